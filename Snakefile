@@ -1,0 +1,33 @@
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+# A second configfile would be merged into the default one key by key, and arms of two experiments would mix.
+if not workflow.config_settings.configfiles:
+
+    configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/plan.smk"
+include: "workflow/rules/environment.smk"
+include: "workflow/rules/engine.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/analyse.smk"
+include: "workflow/rules/report.smk"
+
+
+localrules:
+    all,
+    plan,
+    environment,
+    engine,
+    arm,
+    analyse,
+    report,
+
+
+rule all:
+    default_target: True
+    input:
+        "report/findings.html",

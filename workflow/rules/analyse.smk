@@ -1,0 +1,17 @@
+rule analyse:
+    input:
+        plan=f"{RESULTS}/plan.json",
+        environment=f"{RESULTS}/environment.json",
+        engine=f"{RESULTS}/engine.json",
+        arms=expand(f"{RESULTS}/arms/{{arm}}.json", arm=[arm["slug"] for arm in PLAN_JSON["arms"]]),
+    output:
+        findings=f"{RESULTS}/findings.json",
+        points=f"{RESULTS}/tables/points.parquet",
+    log:
+        f"{RESULTS}/logs/analyse.log",
+    conda:
+        CONDA
+    message:
+        "Turn measurements into findings"
+    script:
+        "../../scripts/analyse_experiment.py"

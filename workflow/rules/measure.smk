@@ -1,0 +1,41 @@
+rule measure:
+    input:
+        plan=ancient(f"{RESULTS}/plan.json"),
+        environment=ancient(f"{RESULTS}/environment.json"),
+        engine=ancient(f"{RESULTS}/engine.json"),
+        model=ancient(f"{RESULTS}/model.json"),
+    output:
+        outcome=f"{RESULTS}/launches/{{arm}}/block{{block}}/outcome.json",
+        points=f"{RESULTS}/launches/{{arm}}/block{{block}}/points.json",
+        requests=f"{RESULTS}/launches/{{arm}}/block{{block}}/requests.parquet",
+        server_info=f"{RESULTS}/launches/{{arm}}/block{{block}}/server_info.json",
+        server_log=f"{RESULTS}/launches/{{arm}}/block{{block}}/server.log",
+    log:
+        f"{RESULTS}/logs/measure/{{arm}}.block{{block}}.log",
+    priority: launch_priority
+    conda:
+        CONDA
+    # Every core: two launches side by side would measure each other.
+    threads: workflow.cores
+    params:
+        digest=launch_digest,
+    message:
+        "Launch {wildcards.arm} in block {wildcards.block}"
+    script:
+        "../../scripts/measure_launch.py"
+
+
+rule arm:
+    input:
+        plan=f"{RESULTS}/plan.json",
+        outcomes=lambda wildcards: outcomes_of({wildcards.arm}),
+    output:
+        f"{RESULTS}/arms/{{arm}}.json",
+    log:
+        f"{RESULTS}/logs/arm/{{arm}}.log",
+    conda:
+        CONDA
+    message:
+        "Roll up the launches of {wildcards.arm}"
+    script:
+        "../../scripts/roll_up_arm.py"
