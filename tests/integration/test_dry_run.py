@@ -1,0 +1,97 @@
+"""A dry run validates a configuration without engine, GPU or network, and says every fault at once."""
+
+import shutil
+
+import pytest
+import yaml
+
+from .conftest import ROOT
+
+CONFIGS = sorted((ROOT / "config").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_every_configuration_dry_runs(workspace, config):
+    done = workspace.snakemake("-n", "--quiet", "rules", "--configfile", f"config/{config.name}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(workspace.path.glob("results*"))
+
+
+def edited(workspace, change):
+    """Write the default configuration with a change applied as config/edited.yaml."""
+    config = yaml.safe_load((workspace.path / "config/config.yaml").read_text())
+    change(config)
+    (workspace.path / "config/edited.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    return workspace.snakemake("-n", "--quiet", "rules", "--configfile", "config/edited.yaml")
+
+
+def test_all_faults_in_one_readable_error(workspace):
+    def break_it(config):
+        config["blocks"] = "three"
+        config["repeets"] = 2
+        config["arms"]["tp2"]["settings"]["tp_size"] = "2x"
+        config["workloads"]["chat"]["file"] = "resources/prompts/missing.yaml"
+
+    done = edited(workspace, break_it)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "Traceback" not in said
+    for fault in ("config/edited.yaml", "blocks", "three", "repeets", "repeats", "tp_size", "2x", "missing.yaml"):
+        assert fault in said, f"{fault} is not named in:\n{said}"
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["../x"], "escapes"),
+        (["tp 1", "tp-1"], "equal after slugging"),
+        (["TP1", "tp1"], "differ by case"),
+    ],
+)
+def test_names_that_would_collide_or_escape(workspace, names, why):
+    def rename(config):
+        arm = config["arms"]["tp1"]
+        config["arms"] = {name: arm for name in names}
+        config["analysis"]["baseline"] = names[0]
+
+    done = edited(workspace, rename)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    if why == "escapes" and done.returncode == 0:
+        assert not any(".." in line for line in said.splitlines() if "results/" in line)
+    else:
+        assert done.returncode != 0, why
+        assert all(name in said for name in names)
+
+
+def test_a_second_configuration_does_not_mix_with_the_default(workspace):
+    def other(config):
+        config["experiment"] = "other"
+        del config["arms"]["tp2-ep2"], config["arms"]["tp2-ep4"], config["arms"]["pp2"]
+
+    assert edited(workspace, other).returncode == 0
+    done = workspace.snakemake("-n", "--configfile", "config/edited.yaml")
+    assert "results/other/launches/tp2/block1/outcome.json" in done.stdout
+    assert "results/cpu" not in done.stdout
+    assert "pp2" not in done.stdout
+
+
+def test_the_number_of_blocks_can_be_set_on_the_command_line(workspace):
+    done = workspace.snakemake("-n", "--config", "blocks=5")
+    assert "block5" in done.stdout
+    assert "block6" not in done.stdout
+
+
+def test_a_launch_can_be_asked_for_by_its_arm(workspace):
+    done = workspace.snakemake("-n", "results/cpu/arms/tp2.json", "-R", "measure")
+    assert done.returncode == 0, done.stderr
+    launched = [line for line in done.stdout.splitlines() if "launches/" in line and "output" in line]
+    assert launched
+    assert all("launches/tp2/" in line for line in launched)
+
+
+def test_a_missing_configuration_is_named(workspace):
+    shutil.rmtree(workspace.path / "config")
+    done = workspace.snakemake("-n")
+    assert done.returncode != 0
+    assert "config/config.yaml" in done.stdout + done.stderr
