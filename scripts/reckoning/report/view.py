@@ -1,0 +1,144 @@
+"""What the page shows, as plain values a template can print: no logic is left for the template but loops and ifs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reckoning.report.collect import Results
+from reckoning.report.figures.model import Cast
+from reckoning.report.palette import looks
+
+STATUS_WORDS = {
+    "ok": "measured",
+    "partial": "partly measured",
+    "failed": "failed",
+    "rejected": "rejected by the plan",
+    "unavailable": "not available here",
+    "missing": "not run yet",
+    "planned": "not run yet",
+}
+
+
+@dataclass(frozen=True)
+class ArmRow:
+    """One arm in the table of what ran: `rerun` is the shell line that repeats exactly this arm, or None."""
+
+    slug: str
+    label: str
+    status: str
+    status_words: str
+    why: str
+    reason: str
+    remedy: str
+    launches: str
+    command: str
+    rerun: str | None
+    failures: tuple[Mapping[str, Any], ...]
+
+
+def arm_rows(results: Results) -> tuple[ArmRow, ...]:
+    """Return every arm of the findings, or of the plan where there are no findings yet."""
+    arms = results.findings.get("arms") or [_planned_arm(arm, results) for arm in results.plan.get("arms") or []]
+    return tuple(_arm_row(arm, results) for arm in arms)
+
+
+def _arm_row(arm: Mapping[str, Any], results: Results) -> ArmRow:
+    status = str(arm.get("status") or "missing")
+    launches = arm.get("launches") or {}
+    planned = launches.get("planned") or 0
+    return ArmRow(
+        slug=str(arm.get("slug")),
+        label=str(arm.get("name") or arm.get("slug")),
+        status=status,
+        status_words=STATUS_WORDS.get(status, status),
+        why=str(arm.get("why") or ""),
+        reason=str(arm.get("reason") or ""),
+        remedy=str(arm.get("remedy") or ""),
+        launches=f"{launches.get('ok') or 0} of {planned}" if planned else "none planned",
+        command=shell_lines(arm.get("command") or []),
+        rerun=rerun_command(results, str(arm.get("slug"))) if planned else None,
+        failures=tuple(arm.get("failures") or ()),
+    )
+
+
+def _planned_arm(arm: Mapping[str, Any], results: Results) -> dict[str, Any]:
+    slug = arm.get("slug")
+    outcomes = [outcome for (name, _), outcome in results.outcomes.items() if name == slug]
+    planned = sum(launch.get("arm") == slug for launch in results.plan.get("launches") or [])
+    ok = sum(outcome.get("status") == "ok" for outcome in outcomes)
+    failed = [outcome for outcome in outcomes if outcome.get("status") == "failed"]
+    problems = [problem for problem in arm.get("problems") or [] if problem.get("level") in ("reject", "unavailable")]
+    status = arm.get("status")
+    if status == "runnable":
+        status = "ok" if ok and ok == planned else "partial" if ok else "failed" if failed else "missing"
+    return {
+        **arm,
+        "status": status,
+        "reason": " ".join(str(problem.get("reason")) for problem in problems),
+        "remedy": " ".join(str(problem.get("remedy")) for problem in problems if problem.get("remedy")),
+        "launches": {"planned": planned, "ok": ok, "failed": len(failed)},
+        "failures": [{**(outcome.get("failure") or {}), "block": outcome.get("block")} for outcome in failed],
+    }
+
+
+def shell_lines(command: Sequence[Any]) -> str:
+    """Return a command as shell text, one option a line, with its placeholders readable as `$PORT` and the like."""
+    words = [_placeholder(str(word)) for word in command]
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--") and lines[-1]:
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n  ".join(" ".join(line) for line in lines)
+
+
+def _placeholder(word: str) -> str:
+    return {"{python}": "python", "{port}": "$PORT", "{nccl_port}": "$NCCL_PORT"}.get(word) or shlex.quote(word)
+
+
+def rerun_command(results: Results, slug: str) -> str:
+    """Return the workflow command that repeats every launch of one arm and no other."""
+    source = results.plan.get("config") or results.plan.get("config_file")
+    option = (
+        f" --configfile {shlex.quote(str(source))}"
+        if isinstance(source, str) and source != "config/config.yaml"
+        else ""
+    )
+    return f"snakemake --cores 1 results/{results.experiment}/arms/{slug}.json -R measure{option}"
+
+
+def cast_of(results: Results, rows: Sequence[ArmRow]) -> Cast:
+    """Return labels and looks of the arms, and the few that are shown first: those that a decision is about."""
+    order = [str(arm.get("slug")) for arm in results.plan.get("arms") or []] + [row.slug for row in rows]
+    order += [str(one.get("arm")) for one in results.findings.get("estimates") or []]
+    labels = {row.slug: row.label for row in rows}
+    baseline = results.findings.get("baseline") or results.plan.get("baseline")
+    return Cast(labels=labels, looks=looks(order), first=_first(results, baseline), baseline=baseline)
+
+
+def _first(results: Results, baseline: Any, few: int = 5) -> tuple[str, ...]:
+    chosen: list[str] = []
+    recommendations = results.findings.get("recommendations") or []
+    chosen += [str(one["arm"]) for one in recommendations if one.get("arm")]
+    chosen += [str(baseline)] if baseline else []
+    chosen += [str(one["runner_up"]["arm"]) for one in recommendations if one.get("runner_up")]
+    peaks: dict[str, float] = {}
+    for one in results.findings.get("estimates") or []:
+        if one.get("metric") == "output_tok_s" and isinstance(one.get("estimate"), int | float):
+            peaks[one["arm"]] = max(peaks.get(one["arm"], 0), one["estimate"])
+    chosen += sorted(peaks, key=lambda slug: -peaks[slug])
+    return tuple(dict.fromkeys(chosen))[:few]
+
+
+def link_to(results: Results, file: str, out: Path) -> str | None:
+    """Return a relative link from the page to a file of the results; None where it is missing or would show a home."""
+    path = results.folder / file
+    if not path.exists():
+        return None
+    link = os.path.relpath(path.resolve(), out.resolve().parent)
+    return None if results.redactor.text(link) != link else link
