@@ -1,0 +1,246 @@
+"""Token truth: what one response says about tokens and time, and in which class it ended. Pure.
+
+A chunk here is an event that brings tokens. Tokens per chunk are exact, or stated to be unknown; the number of tokens
+that was asked for is never used as the number that came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from .events import Response
+
+TEXT_CHANNELS = ("content", "reasoning_content", "reasoning")
+OUTCOMES = (
+    "ok",
+    "http-status",
+    "refused",
+    "reset",
+    "stream-error",
+    "empty",
+    "idle-timeout",
+    "total-timeout",
+    "cancelled",
+)
+
+
+@dataclass
+class Answer:
+    """One response, understood. Times in monotonic ns, None where unknown.
+
+    `chunk_ns` and `chunk_tokens` run in parallel: arrival and exact number of tokens of each chunk. `chunk_tokens` is
+    None when the server does not tell (no usage, or a usage that does not fit the chunks).
+    `output_tokens_source`: `usage` (the server's count), `counted` (chunks that bring text), `unknown`.
+    """
+
+    outcome: str
+    http_status: int | None = None
+    error: str | None = None
+    finish_reason: str | None = None
+    chunk_ns: list[int] = field(default_factory=list)
+    chunk_tokens: list[int] | None = None
+    first_content_ns: int | None = None
+    output_tokens: int | None = None
+    output_tokens_source: str = "unknown"
+    reasoning_tokens: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    acceptance_length: float | None = None
+    verify_steps: int | None = None
+    queue_s: float | None = None
+    text: str = ""
+
+
+@dataclass
+class _Reading:
+    """State while the events of one response are read."""
+
+    text_chunks: int = 0
+    chunk_counts: list[int | None] = field(default_factory=list)  # running token count stated with each chunk
+    total: int | None = None
+    cumulative_text: str = ""
+    finished: bool = False
+    error: str | None = None
+
+
+def understand(response: Response, ending: str, error: str | None = None) -> Answer:
+    """Classify a response and extract its tokens. `ending` is the exchange's (see `exchange.ENDINGS`)."""
+    status = response.head.status if response.head else None
+    answer = Answer(outcome="ok", http_status=status, error=error)
+    if (status is not None and status >= 400) or (status is not None and 300 <= status < 400):
+        answer.outcome = "http-status"
+        answer.error = _excerpt(response.body or b" ".join(data for _, data in response.events)) or error
+        return answer
+    reading = _read(answer, response.events)
+    if ending == "complete" and not response.events and response.body:
+        reading.error = _error_in_body(response.body)
+    _settle_tokens(answer, reading)
+    answer.outcome, answer.error = _outcome(answer, reading, ending, error)
+    return answer
+
+
+def _outcome(answer: Answer, reading: _Reading, ending: str, error: str | None) -> tuple[str, str | None]:
+    if reading.error is not None:
+        return "stream-error", reading.error
+    if ending == "malformed":
+        return "stream-error", error
+    if ending != "complete":
+        return ending, error
+    if not answer.chunk_ns:
+        return "empty", "the response holds no token"
+    if not reading.finished:
+        return "stream-error", "the stream ended without finish_reason and without [DONE]"
+    return "ok", None
+
+
+def _read(answer: Answer, events: Sequence[tuple[int, bytes]]) -> _Reading:
+    reading = _Reading()
+    for at_ns, data in events:
+        if data == b"[DONE]":
+            reading.finished = True
+            continue
+        if not data:
+            continue
+        try:
+            message = orjson.loads(data)
+        except orjson.JSONDecodeError as fault:
+            reading.error = reading.error or f"an event is not JSON ({fault}): {_excerpt(data)}"
+            continue
+        if not isinstance(message, dict):
+            reading.error = reading.error or f"an event is not an object: {_excerpt(data)}"
+        elif message.get("error"):
+            reading.error = reading.error or _error_text(message["error"])
+        elif "meta_info" in message:
+            _read_generate(answer, reading, at_ns, message)
+        else:
+            _read_openai(answer, reading, at_ns, message)
+    return reading
+
+
+def _read_openai(answer: Answer, reading: _Reading, at_ns: int, message: dict[str, Any]) -> None:
+    """An event of /v1/chat/completions or /v1/completions."""
+    text = content = ""
+    finish = None
+    for choice in message.get("choices") or ():
+        delta = choice.get("delta") or {}
+        content += delta.get("content") or choice.get("text") or ""
+        for channel in TEXT_CHANNELS[1:]:
+            text += delta.get(channel) or ""
+        for call in delta.get("tool_calls") or ():
+            function = call.get("function") or {}
+            text += (function.get("name") or "") + (function.get("arguments") or "")
+        finish = choice.get("finish_reason") or finish
+    text += content
+    usage = message.get("usage")
+    count = _read_usage(answer, usage) if usage else None
+    if content and answer.first_content_ns is None:
+        answer.first_content_ns = at_ns
+    if finish:
+        answer.finish_reason, reading.finished = str(finish), True
+    _note_chunk(answer, reading, at_ns, text=text, count=count, has_choice=bool(message.get("choices")))
+
+
+def _read_usage(answer: Answer, usage: dict[str, Any]) -> int | None:
+    answer.prompt_tokens = _whole(usage.get("prompt_tokens"), answer.prompt_tokens)
+    prompt_details = usage.get("prompt_tokens_details") or {}
+    answer.cached_tokens = _whole(prompt_details.get("cached_tokens"), answer.cached_tokens)
+    details = usage.get("completion_tokens_details") or {}
+    reasoning = usage.get("reasoning_tokens", details.get("reasoning_tokens"))
+    answer.reasoning_tokens = _whole(reasoning, answer.reasoning_tokens)
+    return _whole(usage.get("completion_tokens"), None)
+
+
+def _read_generate(answer: Answer, reading: _Reading, at_ns: int, message: dict[str, Any]) -> None:
+    """An event of SGLang's /generate: text is cumulative unless the server streams increments."""
+    meta = message["meta_info"]
+    text = message.get("text") or ""
+    if text.startswith(reading.cumulative_text):
+        fresh, reading.cumulative_text = text[len(reading.cumulative_text) :], text
+    else:
+        fresh, reading.cumulative_text = text, ""
+    answer.prompt_tokens = _whole(meta.get("prompt_tokens"), answer.prompt_tokens)
+    answer.cached_tokens = _whole(meta.get("cached_tokens"), answer.cached_tokens)
+    answer.verify_steps = _whole(meta.get("spec_verify_ct"), answer.verify_steps)
+    answer.acceptance_length = _positive(meta.get("spec_accept_length"), answer.acceptance_length)
+    answer.queue_s = _positive(meta.get("queue_time"), answer.queue_s)
+    finish = meta.get("finish_reason")
+    if finish:
+        kind = finish.get("type") if isinstance(finish, dict) else finish
+        answer.finish_reason, reading.finished = str(kind), True
+        if kind == "abort":
+            reading.error = reading.error or str(finish.get("message") or "aborted by the server")
+    if fresh and answer.first_content_ns is None:
+        answer.first_content_ns = at_ns
+    count = _whole(meta.get("completion_tokens"), None)
+    _note_chunk(answer, reading, at_ns, text=fresh, count=count, has_choice=True)
+
+
+def _note_chunk(
+    answer: Answer, reading: _Reading, at_ns: int, *, text: str, count: int | None, has_choice: bool
+) -> None:
+    """Record a chunk when the event brought text, or a higher token count together with a choice."""
+    before = reading.total or 0
+    if count is not None:
+        reading.total = count if reading.total is None else max(count, reading.total)
+    if text:
+        reading.text_chunks += 1
+        answer.text += text
+    if text or (has_choice and count is not None and count > before):
+        answer.chunk_ns.append(at_ns)
+        reading.chunk_counts.append(count)
+
+
+def _settle_tokens(answer: Answer, reading: _Reading) -> None:
+    """Decide the number of output tokens, and of each chunk, from what the server said.
+
+    With a running count on every chunk the differences are exact; tokens that the final count adds (an end-of-sequence
+    token without text) belong to the last chunk. Without it, as many chunks with text as tokens means one token each,
+    because a chunk with text holds at least one.
+    """
+    if reading.total is None:
+        if reading.text_chunks:
+            answer.output_tokens, answer.output_tokens_source = reading.text_chunks, "counted"
+        return
+    answer.output_tokens, answer.output_tokens_source = reading.total, "usage"
+    counts = reading.chunk_counts
+    if counts and all(count is not None for count in counts):
+        steps = [after - before for before, after in zip([0, *counts], counts, strict=False)]  # type: ignore[operator]
+        if all(step >= 0 for step in steps):
+            steps[-1] += reading.total - sum(steps)
+            answer.chunk_tokens = steps
+    elif reading.total == reading.text_chunks == len(counts):
+        answer.chunk_tokens = [1] * reading.total
+
+
+def _whole(value: Any, otherwise: int | None) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
+
+
+def _positive(value: Any, otherwise: float | None) -> float | None:
+    return float(value) if isinstance(value, int | float) and value >= 0 else otherwise
+
+
+def _error_text(error: Any) -> str:
+    if isinstance(error, dict):
+        code = error.get("code") or error.get("type")
+        message = str(error.get("message") or "")
+        return f"{code}: {message}" if code is not None else message or str(error)
+    return str(error)
+
+
+def _error_in_body(body: bytes) -> str:
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return f"the response is no event stream: {_excerpt(body)}"
+    if isinstance(message, dict) and message.get("error"):
+        return _error_text(message["error"])
+    return f"the response is no event stream: {_excerpt(body)}"
+
+
+def _excerpt(data: bytes, length: int = 300) -> str:
+    return data[:length].decode("utf-8", "replace").strip()

@@ -1,0 +1,255 @@
+"""Runs one point: C streams, each starting its next request the moment the last one ended (or a Poisson schedule).
+
+Nothing is parsed here. The result is a list of exchanges and the marks of the point; `reckoning.load.window` and
+`reckoning.load.answers` make numbers of them when the point is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import heapq
+import random
+import resource
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from time import monotonic_ns
+
+from .exchange import Exchange, Prompt, Spool
+from .stream import Address, Stream
+
+TICK_S = 0.01
+SPILL_AT_PIECES = 64
+ALIVE_EVERY_S = 0.5
+LONGEST_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Course:
+    """When a point begins new requests and when it stops."""
+
+    concurrency: int
+    requests: int | None  # asked for; None: the duration alone decides
+    min_duration_s: float = 0.0
+    max_duration_s: float | None = None
+    request_idle_s: float = 300.0
+    request_total_s: float = 3600.0
+    rate_per_s: float | None = None  # Poisson arrivals; None: closed loop
+    seed: int = 0
+    drain: str = "finish"  # or "cancel": what happens to requests in flight when the point stops
+
+
+@dataclass
+class PointRun:
+    """What happened: exchanges in order of their beginning, marks in monotonic ns, and the client's own condition."""
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    start_ns: int = 0
+    end_ns: int = 0
+    stop_ns: int | None = None  # first moment at which a stream found nothing more to do
+    dead: str | None = None  # the reason of `alive`
+    unopened: int = 0  # streams without a connection at the start
+    lags_ns: list[int] = field(default_factory=list)  # lateness of a 10 ms timer: how far behind the loop was
+    cpu_s: float = 0.0
+
+
+class ClosedLoop:
+    """One point in progress."""
+
+    def __init__(
+        self,
+        address: Address,
+        course: Course,
+        prompts: Iterator[Prompt],
+        spool: Spool,
+        *,
+        alive: Callable[[], str | None],
+        progress: Callable[[int, float], None] = lambda done, elapsed_s: None,
+    ) -> None:
+        self._course = course
+        self._prompts = prompts
+        self._spool = spool
+        self._alive = alive
+        self._progress = progress
+        self._run = PointRun()
+        self._done = asyncio.Event()
+        self._streams = [Stream(number, address, spool, self._on_end) for number in range(course.concurrency)]
+        self._waiting: deque[tuple[int, Stream]] = deque()
+        self._idle: list[Stream] = []
+        self._due: deque[int] = deque()  # arrivals that found every stream busy (open loop)
+        self._to_spool: deque[Exchange] = deque()
+        self._ended = 0
+        self._pauses: list[tuple[int, int]] = []  # (time, stream number): streams that wait after a failure
+        self._arrivals_over = course.rate_per_s is None
+        self._next_arrival_ns = 0
+        self._random = random.Random(course.seed)
+
+    async def run(self) -> PointRun:
+        """Run the point to its end. Never raises for what the server does."""
+        run = self._run
+        with _quiet_collector():
+            failures = await asyncio.gather(*(stream.connect(30.0) for stream in self._streams))
+            run.unopened = sum(failure is not None for failure in failures)
+            cpu_before = _cpu_s()
+            run.start_ns = monotonic_ns()
+            try:
+                if self._course.rate_per_s is None:
+                    for stream in self._streams:
+                        self._begin_next(stream)
+                else:
+                    self._idle = list(reversed(self._streams))
+                    self._next_arrival_ns = run.start_ns + self._gap_ns()
+                await self._watch()
+            finally:
+                run.end_ns = monotonic_ns()
+                run.cpu_s = _cpu_s() - cpu_before
+                for stream in self._streams:
+                    stream.close()
+        return run
+
+    # --- what begins a request -------------------------------------------------------------------------------------
+
+    def _may_begin(self, now_ns: int) -> bool:
+        course, run = self._course, self._run
+        if run.stop_ns is not None or run.dead is not None:
+            return False
+        elapsed_s = (now_ns - run.start_ns) / 1e9
+        if course.max_duration_s is not None and elapsed_s >= course.max_duration_s:
+            return False
+        if elapsed_s < course.min_duration_s:
+            return True
+        return course.requests is not None and len(run.exchanges) < course.requests
+
+    def _begin_next(self, stream: Stream, scheduled_ns: int | None = None) -> None:
+        now_ns = monotonic_ns()
+        if not self._may_begin(now_ns):
+            self._stop(now_ns)
+            return
+        exchange = Exchange(len(self._run.exchanges), stream.number, stream.turns, next(self._prompts), scheduled_ns)
+        self._run.exchanges.append(exchange)
+        stream.send(exchange)
+
+    def _stop(self, now_ns: int) -> None:
+        if self._run.stop_ns is not None:
+            return
+        self._run.stop_ns = now_ns
+        if self._course.drain == "cancel":
+            asyncio.get_running_loop().call_soon(self._cancel_all, "cancelled", "the point was over")
+
+    def _on_end(self, stream: Stream, exchange: Exchange) -> None:
+        self._ended += 1
+        if self._course.rate_per_s is not None:
+            if self._due:
+                self._begin_next(stream, self._due.popleft())
+            else:
+                self._idle.append(stream)
+        elif stream.failures_in_row == 0:
+            self._begin_next(stream)
+        else:
+            pause_s = min(0.05 * 2 ** min(stream.failures_in_row - 1, 10), LONGEST_PAUSE_S)
+            heapq.heappush(self._pauses, (monotonic_ns() + int(pause_s * 1e9), stream.number))
+        self._to_spool.append(exchange)
+
+    # --- what happens beside ---------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Every 10 ms: time-outs, spooling, pauses, arrivals; twice a second: is the server alive, progress."""
+        run = self._run
+        seconds = 0.0
+        turn = 0
+        while True:
+            asked_ns = monotonic_ns()
+            await asyncio.sleep(TICK_S)
+            now_ns = monotonic_ns()
+            run.lags_ns.append(max(0, now_ns - asked_ns - int(TICK_S * 1e9)))
+            self._resume_paused(now_ns)
+            self._arrive(now_ns)
+            self._look_after(turn, now_ns)
+            turn += 1
+            elapsed_s = (now_ns - run.start_ns) / 1e9
+            if elapsed_s - seconds >= ALIVE_EVERY_S:
+                seconds = elapsed_s
+                self._check_alive()
+                self._progress(self._ended, elapsed_s)
+            if not self._may_begin(now_ns) and (self._arrivals_over or run.stop_ns is not None):
+                self._stop(now_ns)
+                if self._ended == len(run.exchanges):
+                    return
+
+    def _resume_paused(self, now_ns: int) -> None:
+        while self._pauses and self._pauses[0][0] <= now_ns:
+            self._begin_next(self._streams[heapq.heappop(self._pauses)[1]])
+
+    def _arrive(self, now_ns: int) -> None:
+        if self._course.rate_per_s is None:
+            return
+        while not self._arrivals_over and self._next_arrival_ns <= now_ns:
+            if not self._may_begin(now_ns):
+                self._arrivals_over = True
+                break
+            if self._idle:
+                self._begin_next(self._idle.pop(), self._next_arrival_ns)
+            else:
+                self._due.append(self._next_arrival_ns)
+            self._next_arrival_ns += self._gap_ns()
+
+    def _gap_ns(self) -> int:
+        return int(self._random.expovariate(self._course.rate_per_s or 1.0) * 1e9)
+
+    def _look_after(self, turn: int, now_ns: int) -> None:
+        """Spool what has ended, and every tenth of the streams in turn: spill, time-outs, an end that was missed."""
+        for _ in range(min(len(self._to_spool), 8 + len(self._to_spool) // 8)):
+            self._spool.move(self._to_spool.popleft())
+        idle_ns, total_ns = int(self._course.request_idle_s * 1e9), int(self._course.request_total_s * 1e9)
+        for stream in self._streams[turn % 10 :: 10]:
+            exchange = stream.exchange
+            if exchange is None:
+                continue
+            last_ns = exchange.stamps[-1] if exchange.stamps else exchange.sent_ns
+            if now_ns - exchange.sent_ns > total_ns:
+                stream.cancel("total-timeout", f"not finished within {self._course.request_total_s:g} s")
+            elif now_ns - last_ns > idle_ns:
+                stream.cancel("idle-timeout", f"nothing arrived for {self._course.request_idle_s:g} s")
+            elif len(exchange.pieces) >= SPILL_AT_PIECES:
+                stream.spill()
+            elif exchange.pieces and now_ns - last_ns > 100_000_000:
+                stream.look_for_end()
+
+    def _check_alive(self) -> None:
+        if self._run.dead is not None:
+            return
+        try:
+            reason = self._alive()
+        except Exception as error:
+            reason = f"the check of the server failed: {type(error).__name__}: {error}"
+        if reason is not None:
+            self._run.dead = reason
+            self._pauses.clear()
+            self._stop(monotonic_ns())
+            self._cancel_all("cancelled", reason)
+
+    def _cancel_all(self, ending: str, why: str) -> None:
+        for stream in self._streams:
+            stream.cancel(ending, why)
+
+
+@contextlib.contextmanager
+def _quiet_collector() -> Iterator[None]:
+    """No garbage collection while time is taken: the hot path makes no cycles, and a full collection takes many ms."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,75 @@
+"""From the bytes of a response to server-sent events, each with the time at which its data had arrived. Pure."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .framing import ChunkedBody, FramingError, Head, parse_head
+
+
+@dataclass(frozen=True)
+class Response:
+    """A decoded response. `events` are (time in ns, data) of each `data:` field; `body` holds what is not SSE."""
+
+    head: Head | None
+    events: list[tuple[int, bytes]]
+    body: bytes
+
+
+def decode(raw: bytes, stamps: Sequence[int], sizes: Sequence[int]) -> Response:
+    """Decode one response from its raw bytes, the times of the reads (ns) and the reads' lengths.
+
+    An event's time is that of the read that brought the last byte of its `data` line: from then on it could be used.
+    An incomplete response gives the events that did arrive.
+    """
+    try:
+        head = parse_head(raw)
+    except FramingError:
+        return Response(None, [], raw)
+    if head is None:
+        return Response(None, [], b"")
+    spans = _body_spans(raw, head)
+    if "text/event-stream" not in head.headers.get("content-type", "") and not _looks_like_events(raw, spans):
+        return Response(head, [], b"".join(raw[start:end] for start, end in spans))
+    return Response(head, _events(raw, spans, list(itertools.accumulate(sizes)), stamps), b"")
+
+
+def _looks_like_events(raw: bytes, spans: list[tuple[int, int]]) -> bool:
+    return bool(spans) and raw[spans[0][0] : spans[0][0] + 5] in (b"data:", b"event", b": pin", b"id: ")
+
+
+def _body_spans(raw: bytes, head: Head) -> list[tuple[int, int]]:
+    if not head.chunked:
+        return [(head.size, len(raw))] if len(raw) > head.size else []
+    body = ChunkedBody(keep_spans=True)
+    with contextlib.suppress(FramingError):  # what came before the fault is still true
+        body.feed(raw[head.size :])
+    return [(head.size + start, min(head.size + end, len(raw))) for start, end in body.spans if start >= 0]
+
+
+def _events(
+    raw: bytes, spans: list[tuple[int, int]], ends: list[int], stamps: Sequence[int]
+) -> list[tuple[int, bytes]]:
+    """Collect `data:` lines. A line may run over several chunks, a chunk may hold several lines."""
+    events: list[tuple[int, bytes]] = []
+    unfinished = b""
+    read = 0
+    for start, end in spans:
+        at = start
+        while at < end:
+            newline = raw.find(b"\n", at, end)
+            if newline < 0:
+                unfinished += raw[at:end]
+                break
+            line = unfinished + raw[at:newline] if unfinished else raw[at:newline]
+            unfinished = b""
+            if line[:5] == b"data:":
+                if ends[read] <= newline:
+                    read = bisect.bisect_right(ends, newline, read)
+                events.append((stamps[read], line[5:].strip()))
+            at = newline + 1
+    return events

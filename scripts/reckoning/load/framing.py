@@ -1,0 +1,133 @@
+"""HTTP/1.1 message framing: where a response's head ends, and where its body ends. Pure, incremental, no time in it.
+
+The client must know the exact end of a response to start the next request of a persistent stream at once, and the
+parser must know which bytes are body. RFC 9112, sections 6 and 7.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+END_OF_CHUNKS = b"0\r\n\r\n"
+LONGEST_HEAD = 65536
+
+
+class FramingError(ValueError):
+    """The peer does not speak HTTP/1.1 as RFC 9112 defines it."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A response's status line and headers. `size` is their length in bytes, the blank line included."""
+
+    status: int
+    headers: dict[str, str]
+    size: int
+    version: str
+
+    @property
+    def chunked(self) -> bool:
+        return "chunked" in self.headers.get("transfer-encoding", "").lower()
+
+    @property
+    def content_length(self) -> int | None:
+        value = self.headers.get("content-length")
+        return int(value) if value is not None and value.isdigit() else None
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the connection may carry the next request."""
+        connection = self.headers.get("connection", "").lower()
+        return "keep-alive" in connection if self.version == "HTTP/1.0" else "close" not in connection
+
+
+def parse_head(data: bytes) -> Head | None:
+    """Return the head at the start of `data`, or None when it is not complete; interim 1xx responses are skipped.
+
+    Raises FramingError when `data` cannot be the start of an HTTP/1.x response.
+    """
+    start = 0
+    while True:
+        end = data.find(b"\r\n\r\n", start)
+        if end < 0:
+            if not (b"HTTP/1." + data[start + 7 :] if len(data) - start < 7 else data[start:]).startswith(b"HTTP/1."):
+                raise FramingError(f"not an HTTP/1.x response: {data[start : start + 40]!r}")
+            if len(data) - start > LONGEST_HEAD:
+                raise FramingError(f"no end of the response head within {LONGEST_HEAD} bytes")
+            return None
+        lines = data[start:end].decode("latin-1").split("\r\n")
+        version, _, rest = lines[0].partition(" ")
+        code = rest[:3]
+        if not version.startswith("HTTP/1.") or not code.isdigit():
+            raise FramingError(f"not an HTTP/1.x status line: {lines[0][:80]!r}")
+        if code.startswith("1"):
+            start = end + 4
+            continue
+        headers = {
+            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])
+        }
+        return Head(int(code), headers, end + 4, version)
+
+
+class ChunkedBody:
+    """Incremental decoder of the chunked transfer coding: feed bytes, learn whether the body is complete.
+
+    `spans` (when asked for) lists [start, end) of every chunk's data in the stream of bytes fed so far.
+    """
+
+    def __init__(self, keep_spans: bool = False) -> None:
+        self.complete = False
+        self.spans: list[tuple[int, int]] = []
+        self._keep_spans = keep_spans
+        self._left_in_chunk = 0  # bytes of chunk data and its CRLF still to come
+        self._line = b""  # an unfinished size or trailer line
+        self._in_trailer = False
+        self._position = 0
+
+    def feed(self, data: bytes) -> bool:
+        """Take the next bytes; return whether the body is complete. Bytes after the end raise FramingError."""
+        base = self._position - len(self._line)
+        self._position += len(data)
+        if self._line:
+            data = self._line + data
+            self._line = b""
+        at, size = 0, len(data)
+        while at < size:
+            if self.complete:
+                raise FramingError("bytes after the end of the response")
+            if self._left_in_chunk:
+                step = min(self._left_in_chunk, size - at)
+                if self._keep_spans:
+                    self._extend_span(base + at, step)
+                self._left_in_chunk -= step
+                at += step
+                continue
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                self._line = data[at:]
+                if len(self._line) > LONGEST_HEAD:
+                    raise FramingError("a chunk size line without end")
+                break
+            self._take_line(data[at:end])
+            at = end + 2
+        return self.complete
+
+    def _take_line(self, line: bytes) -> None:
+        if self._in_trailer:
+            self.complete = not line
+            return
+        try:
+            length = int(line.partition(b";")[0], 16)
+        except ValueError:
+            raise FramingError(f"not a chunk size: {line[:40]!r}") from None
+        if length == 0:
+            self._in_trailer = True
+        else:
+            self._left_in_chunk = length + 2
+            if self._keep_spans:
+                self.spans.append((-1, length))  # the start is known when its first byte comes
+
+    def _extend_span(self, start: int, step: int) -> None:
+        first, end = self.spans[-1]
+        if first < 0:
+            self.spans[-1] = (start, start + end)
