@@ -1,0 +1,408 @@
+"""One launch from its start to its outcome. Whatever the server does wrong is an outcome; a broken machine raises."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reckoning.files import write_json, write_table, write_text
+
+from . import arguments, attempts, command, gpu_memory, ports, readiness
+from .failures import LaunchFailed, command_secrets, describe, hide, without_secrets
+from .http_client import Answer, Endpoint
+from .machine_lock import machine_lock
+from .measuring import Measurement, measure, nothing_measured
+from .progress import Progress, finished, left_s, place_of
+from .reaper import reap
+from .server import CannotStart, Server, StopReport
+from .watch import LogWatch, Monitor
+
+SCHEMA_VERSION = 1
+DEFAULT_LIMITS = {
+    "start_stall_s": 600.0,
+    "start_total_s": 3600.0,
+    "request_idle_s": 300.0,
+    "request_total_s": 3600.0,
+    "stop_grace_s": 60.0,
+    "release_s": 120.0,
+    "max_attempts": 2,
+    "log_mib": 64,
+}
+WORDLESS = dict.fromkeys(("code", "found", "needed", "why"), "unknown")
+# Chance, not the arm: another try can end otherwise. All else would fail again, and an arm that fails is a result.
+RETRIED = frozenset({"port-in-use", "killed"})
+
+
+@dataclass
+class Launch:
+    """What one launch knows about itself while it runs; the outcome is made from it."""
+
+    plan: Mapping[str, Any]
+    engine: Mapping[str, Any]
+    arm: Mapping[str, Any]
+    launch: Mapping[str, Any]
+    folder: Path
+    limits: Mapping[str, Any]
+    zero: float = field(default_factory=time.monotonic)
+    started_at: str = field(default_factory=attempts.wall_time)
+    command: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    port: int | None = None
+    pid: int | None = None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    server_info: dict[str, Any] = field(default_factory=dict)
+    differences: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[dict[str, str]] = field(default_factory=list)
+    durations: dict[str, float | None] = field(default_factory=dict)
+    measurement: Measurement = field(default_factory=nothing_measured)
+    failure: dict[str, Any] | None = None
+
+    def clock(self) -> float:
+        """Seconds since the launch began, on the monotonic clock."""
+        return time.monotonic() - self.zero
+
+    def find(self, code: str, level: str, text: str) -> None:
+        """Note what a reader should know."""
+        self.findings.append({"code": code, "level": level, "text": text})
+
+    @property
+    def secrets(self) -> list[str]:
+        """Secret values in the command and its environment."""
+        return command_secrets(self.command, self.env)
+
+
+def run_launch(  # noqa: PLR0917 - the contract of architecture.md
+    plan: dict[str, Any],
+    engine: dict[str, Any],
+    environment: dict[str, Any] | None,
+    arm: str,
+    block: int,
+    folder: Path,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Run the launch of `arm` in `block`, write its files into `folder` (outcome.json last), and return the outcome.
+
+    The server runs under a guardian, so that nothing of it outlives this process. Whatever the server does wrong gives
+    an outcome with `status` "failed". Raises MachineBusy when another experiment has this machine, and KeyError when
+    the plan has no such launch.
+    """
+    folder = Path(folder)
+    place = place_of(plan, arm, block)
+    entry = next(item for item in plan["arms"] if item["slug"] == arm)
+    launch = next(item for item in plan["launches"] if (item["arm"], item["block"]) == (arm, block))
+    limits = DEFAULT_LIMITS | {key: value for key, value in plan.get("limits", {}).items() if value is not None}
+    root = folder.parent.parent
+    begun = time.monotonic()
+    done = finished(plan, root)
+    speak = Progress(
+        place, progress or (lambda _text: None), lambda: left_s(plan, done, (arm, block), time.monotonic() - begun)
+    )
+
+    with machine_lock(plan["experiment"], root.parent, progress=speak.say) as lock:
+        reaped = reap(progress=speak.say)
+        (folder / "outcome.json").unlink(missing_ok=True)
+        while True:
+            attempt = attempts.begin(folder, launch.get("digest", ""))
+            state = Launch(plan, engine, entry, launch, folder, limits)
+            for one in reaped:
+                state.find(
+                    "abandoned-launch",
+                    "warn" if one.left else "note",
+                    f"{one.found} processes of an interrupted launch ({one.label}) were still alive and were ended"
+                    + (f"; {list(one.left)} could not be ended" if one.left else ""),
+                )
+            reaped = []
+            blocked = environment_failure(environment, arm)
+            if blocked:
+                state.failure = blocked
+            else:
+                _attempt(state, attempt, lock, speak)
+            failed = state.failure["class"] if state.failure else None
+            attempt.note["final"] = final = (
+                failed not in RETRIED or len(_completed(folder)) + 1 >= limits["max_attempts"]
+            )
+            attempt.end("failed" if failed else "ok", failed)
+            if final:
+                return _publish(state, attempt)
+            speak(f"attempt failed ({failed}), trying again")
+
+
+def _completed(folder: Path) -> list[attempts.Attempt]:
+    """Attempts that ended by themselves: an interruption is not the arm's fault and uses up no try."""
+    return [one for one in attempts.read(folder) if one.note.get("ended_at")]
+
+
+def environment_failure(environment: Mapping[str, Any] | None, arm: str) -> dict[str, Any] | None:
+    """Return the failure of an arm that the environment forbids, or None. Findings concern arms by slug, or all."""
+    for finding in (environment or {}).get("findings", []):
+        concerns = finding.get("concerns")
+        if isinstance(concerns, Mapping):
+            concerns = concerns.get("arms")
+        everyone = concerns in (None, "all", "*") or "all" in concerns or "*" in concerns
+        if finding.get("level") == "fail" and (everyone or arm in concerns):
+            return {
+                "class": "environment",
+                "stage": "before the start",
+                "cause": "{code}: found {found}; needed {needed}; {why}".format(**WORDLESS | finding),
+                "evidence": str(finding.get("where") or finding.get("found")),
+                "remedy": str(finding.get("remedy")),
+                "seen": "the environment check failed for this arm, so it was not started",
+                "log_excerpt": "",
+            }
+    return None
+
+
+def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progress) -> None:
+    """Start, measure and stop the server once; failures end in `state.failure`."""
+    log = LogWatch(attempt.log, state.clock)
+    memory = gpu_memory.read_used_mib()
+    server: Server | None = None
+    scratch = Path(tempfile.mkdtemp(prefix="reckoning-"))
+    failed: LaunchFailed | None = None
+    try:
+        with ExitStack() as stack:
+            port_plan = _reserve_ports(state, stack)
+            server = _start(state, attempt, port_plan, scratch=scratch, lock=lock, stack=stack)
+            endpoint = _endpoint(state)
+            served_name = state.plan["model"].get("served_name") or ""
+            try:
+                readiness.wait_until_ready(server, log, endpoint, served_name, limits=state.limits, say=speak)
+                state.durations["start_s"] = state.clock()
+                _look_at_server(state, attempt, endpoint)
+                _measure(state, attempt, server, log, endpoint=endpoint, served_name=served_name, speak=speak)
+            except LaunchFailed as error:
+                failed = error
+            speak("stopping")
+            begun = state.clock()
+            report = server.stop(state.limits["stop_grace_s"])
+            state.durations["stop_s"] = state.clock() - begun
+        _check_nothing_left(state, report, port_plan, memory)
+    except LaunchFailed as error:
+        failed = error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        state.stages = log.stages
+    if failed:
+        log.poll()
+        reading = log.reading(stalled=failed.class_ == "stall", exit_code=failed.exit_code)
+        state.failure = describe(failed, reading, state.secrets)
+
+
+def _reserve_ports(state: Launch, stack: ExitStack) -> ports.PortPlan:
+    words = state.arm["command"]
+    try:
+        plan = stack.enter_context(
+            ports.reserve(command.fixed_port(words, "--port"), command.fixed_port(words, "--nccl-port"))
+        )
+    except ports.PortsTaken as error:
+        raise LaunchFailed(
+            "port-in-use", str(error), "end the process that holds the port", stage="before the start"
+        ) from None
+    if plan.avoided:
+        state.find("port-taken", "note", f"{'; '.join(plan.avoided)}: port {plan.http} is used instead")
+    return plan
+
+
+def _start(
+    state: Launch, attempt: attempts.Attempt, port_plan: ports.PortPlan, *, scratch: Path, lock: int, stack: ExitStack
+) -> Server:
+    python = state.engine.get("python") or sys.executable
+    state.port = port_plan.http
+    state.command = command.fill(
+        state.arm["command"], {"python": python, "port": port_plan.http, "nccl_port": port_plan.nccl}
+    )
+    environment = command.server_environment(
+        state.arm.get("env") or {},
+        overlay=command.overlay_of(state.engine, state.arm["slug"]),
+        inherited=os.environ,
+        ours=command.settings_of_ours(scratch, os.environ),
+    )
+    state.env = environment.ours
+    if environment.left_out:
+        names = ", ".join(environment.left_out)
+        state.find("environment-left-out", "note", f"set in the calling shell and not passed to the server: {names}; "
+                   "put what the arm needs into its env")  # fmt: skip
+    server = Server(
+        state.command,
+        environment.full,
+        Path.cwd(),
+        attempt.log,
+        port_plan.all,
+        shared=(lock, port_plan.reservation),
+        stop_grace_s=state.limits["stop_grace_s"],
+        log_limit_bytes=int(state.limits["log_mib"]) << 20,
+        label=f"{state.plan['experiment']}/{state.arm['slug']}/block{state.launch['block']}",
+    )
+    try:
+        stack.enter_context(server)
+    except CannotStart as error:
+        raise LaunchFailed(
+            "not-started", f"the command could not be run: {error}", "build the engine again, or correct engine.python",
+            stage="before the start",
+        ) from None  # fmt: skip
+    state.pid = server.identity.pid if server.identity else None
+    return server
+
+
+def _endpoint(state: Launch) -> Endpoint:
+    host = command.option(state.command, "--host") or "127.0.0.1"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return Endpoint(host, state.port or 0, command.option(state.command, "--api-key"))
+
+
+def _look_at_server(state: Launch, attempt: attempts.Attempt, endpoint: Endpoint) -> None:
+    """Keep the server's own account, and compare it with what was asked."""
+    info = readiness.server_info(endpoint)
+    if info is None:
+        state.find("no-server-info", "note", "the server tells nothing about its arguments: they could not be compared")
+        return
+    state.server_info = without_secrets(info)
+    write_json(attempt.folder / "server_info.json", state.server_info)
+    asked, answered = command.option(state.command, "--model-path", "--model"), info.get("model_path")
+    if asked and answered and os.path.realpath(asked) != os.path.realpath(answered):
+        raise LaunchFailed(
+            "wrong-server",
+            f"the server on port {state.port} serves {answered}, asked for was {asked}",
+            "end the old server on this port, then run the same command again",
+            evidence=f"server_info.model_path = {answered}",
+            from_log=False,
+        )
+    state.differences = arguments.differences(state.arm.get("settings") or {}, info)
+    for one in state.differences:
+        text = "{argument}: requested {requested}, effective {effective} ({note})".format(**one)
+        state.find("argument-changed", "warn", text)
+
+
+def _measure(
+    state: Launch,
+    attempt: attempts.Attempt,
+    server: Server,
+    log: LogWatch,
+    *,
+    endpoint: Endpoint,
+    served_name: str,
+    speak: Progress,
+) -> None:
+    def probe() -> str | None:
+        answer = readiness.generate(endpoint, served_name, float(state.limits["request_idle_s"]))
+        return None if not isinstance(answer, Answer) else f"HTTP {answer.status} {str(answer.body)[:120]}".strip()
+
+    monitor = Monitor(server, log, probe, float(state.limits["request_idle_s"]))
+    monitor.start()
+    begun = state.clock()
+    try:
+        state.measurement = measure(
+            state.plan, state.launch, endpoint, served_name, state.server_info, alive=monitor.verdict, speak=speak,
+            keep=attempt.keep_point, launch_clock_start=state.zero,
+        )  # fmt: skip
+    finally:
+        monitor.finish()
+    took = state.clock() - begun
+    state.durations |= {"warmup_s": state.measurement.warmup_s, "measure_s": took - (state.measurement.warmup_s or 0.0)}
+    died = monitor.verdict()
+    if died:
+        raise LaunchFailed(
+            "stall" if monitor.stalled else "exited" if (server.code or 0) >= 0 else "killed",
+            f"{died} while it was measured",
+            "points measured before stand; see the excerpt of the log",
+            stage="measuring",
+            evidence=died,
+            exit_code=server.code,
+        )
+    _check_after(state, endpoint, served_name)
+
+
+def _check_after(state: Launch, endpoint: Endpoint, served_name: str) -> None:
+    """The server must still give sane output at the end, and at least one point must have been measured."""
+    after = readiness.generate(endpoint, served_name, float(state.limits["request_idle_s"]))
+    if isinstance(after, readiness.Generation):
+        readiness.check_sanity(after)
+    else:
+        state.find("no-answer-at-end", "warn", f"after the last point a short generation got HTTP {after.status}: "
+                   f"{str(after.body)[:120]}")  # fmt: skip
+    if state.launch["points"] and not state.measurement.measured:
+        reasons = sorted({str(point.get("reason")) for point in state.measurement.points})
+        raise LaunchFailed(
+            "no-point-measured",
+            f"the server lived, but none of its points could be measured: {'; '.join(reasons[:3])}",
+            "see the classes of endings in points.json",
+            stage="measuring",
+        )
+
+
+def _check_nothing_left(state: Launch, report: StopReport, port_plan: ports.PortPlan, memory: list[float]) -> None:
+    """Wait, within bounds, until ports and GPU memory are as before; what stays is a finding."""
+    if report.killed:
+        names = ", ".join(f"{name} ({pid})" for pid, name in report.killed[:5])
+        state.find("killed-at-stop", "note", f"did not end by itself within the grace time and was killed: {names}")
+    if report.left:
+        names = ", ".join(f"{name} ({pid})" for pid, name in report.left)
+        state.find("processes-left", "warn", f"could not be ended: {names}")
+    deadline = time.monotonic() + float(state.limits["release_s"])
+    while (busy := ports.listening(port_plan.all)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    if busy:
+        state.find(
+            "ports-left", "warn", "; ".join(f"port {port} is still held by {ports.owner(port)}" for port in busy)
+        )
+    held = gpu_memory.wait_for_baseline(memory, limit_s=float(state.limits["release_s"]))
+    if held:
+        state.find("gpu-memory-left", "warn", held)
+
+
+def _publish(state: Launch, attempt: attempts.Attempt) -> dict[str, Any]:
+    """Put the attempt's files under their final names, the outcome last."""
+    folder = state.folder
+    measured = state.measurement
+    text = attempt.log.read_text(encoding="utf-8", errors="replace") if attempt.log.exists() else ""
+    if any(secret in text for secret in state.secrets):
+        text = hide(text, state.secrets)
+        write_text(attempt.log, text)
+    if attempt.log.exists():
+        attempt.log.replace(folder / "server.log")
+    else:
+        write_text(folder / "server.log", "")
+    write_json(folder / "server_info.json", {"schema_version": SCHEMA_VERSION, **state.server_info})
+    write_table(folder / "requests.parquet", measured.requests)
+    write_json(folder / "points.json", {"schema_version": SCHEMA_VERSION, "points": list(measured.points)})
+    for name in ("points.jsonl", "server_info.json"):
+        (attempt.folder / name).unlink(missing_ok=True)
+    outcome = outcome_of(state, attempts.as_outcome(attempts.read(folder)))
+    write_json(folder / "outcome.json", outcome)
+    return outcome
+
+
+def outcome_of(state: Launch, tries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return outcome.json (see docs/architecture.md)."""
+    durations = {key: state.durations.get(key) for key in ("start_s", "warmup_s", "measure_s", "stop_s")}
+    failed = sum(1 for point in state.measurement.points if point.get("status") != "ok")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "experiment": state.plan["experiment"],
+        "arm": state.arm["slug"],
+        "block": state.launch["block"],
+        "order": state.launch["order"],
+        "digest": state.launch.get("digest"),
+        "status": "failed" if state.failure else "ok",
+        "failure": state.failure,
+        "attempts": tries,
+        "started_at": state.started_at,
+        "durations": {**durations, "total_s": state.clock()},
+        "command": [hide(word, state.secrets) for word in state.command],
+        "env": without_secrets(state.env),
+        "port": state.port,
+        "pid": state.pid,
+        "stages": state.stages,
+        "differences": state.differences,
+        "points": {"planned": len(state.launch["points"]), "measured": state.measurement.measured, "failed": failed},
+        "findings": state.findings,
+    }
