@@ -1,0 +1,1 @@
+from sgl_kernel import __getattr__  # noqa: F401

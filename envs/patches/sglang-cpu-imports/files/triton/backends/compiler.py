@@ -1,0 +1,5 @@
+class GPUTarget:
+    """A device to compile for."""
+
+    def __init__(self, backend, arch, warp_size):
+        self.backend, self.arch, self.warp_size = backend, arch, warp_size

@@ -1,0 +1,3 @@
+from triton.compiler.compiler import ASTSource, CompiledKernel, make_backend
+
+__all__ = ["ASTSource", "CompiledKernel", "make_backend"]

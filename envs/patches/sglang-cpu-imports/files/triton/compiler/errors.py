@@ -1,0 +1,2 @@
+class CompilationError(Exception):
+    """Never raised here."""

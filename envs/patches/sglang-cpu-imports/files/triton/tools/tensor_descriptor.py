@@ -1,0 +1,3 @@
+from triton._unavailable import names
+
+__getattr__ = names("triton.tools.tensor_descriptor")

@@ -1,0 +1,5 @@
+import sys
+
+from reckoning.engine.cli import main
+
+sys.exit(main())
