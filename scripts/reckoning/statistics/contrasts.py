@@ -86,9 +86,9 @@ def ratio_of_differences(
 
 
 def equivalence_p(pair: PairedRatio, margin: float) -> float | None:
-    """Return the p value of two one-sided tests (TOST, Schuirmann 1987) that the ratio lies in [1/(1+margin), 1+margin].
+    """Return the p value of the two one-sided tests that the ratio lies within [1/(1+margin), 1+margin].
 
-    The larger of the two one-sided p values; None where there is no test.
+    TOST (Schuirmann 1987): the larger of the two one-sided p values; None where there is no test.
     """
     if pair.state != "ok":
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,7 @@ def find_crossovers(leads: Sequence[LevelLead], *, shrinks_at_end: bool = False)
     smaller than the largest lead, so that the arms approach each other towards that end.
     """
     shown = [lead for lead in leads if lead.lead]
-    brackets = tuple(
-        Bracket(a.level, b.level, a.lead) for a, b in zip(shown, shown[1:], strict=False) if a.lead != b.lead
-    )
+    brackets = tuple(Bracket(a.level, b.level, a.lead) for a, b in pairwise(shown) if a.lead != b.lead)
     if brackets:
         return Crossover("crosses", brackets, 0)
     if not shown:

@@ -33,9 +33,9 @@ def drift_slope(
 ) -> Drift:
     """Fit `log value = cell + slope * order` with the launch as the unit.
 
-    One entry per (launch, cell), a cell being (arm, workload, level): within each cell values and orders are centred, so
-    neither the arms' nor the levels' differences enter; then the entries of one launch are averaged, because they share
-    its luck. Degrees of freedom: launches - arms - 1.
+    One entry per (launch, cell), a cell being (arm, workload, level): within each cell values and orders are centred,
+    so neither the arms' nor the levels' differences enter; then the entries of one launch are averaged, because they
+    share its luck. Degrees of freedom: launches - arms - 1.
     """
     orders, logs = np.asarray(orders, dtype=float), np.asarray(logs, dtype=float)
     y, x = np.empty_like(logs), np.empty_like(orders)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 
@@ -26,8 +27,6 @@ class Interaction:
     second: FactorStep
     plain: str
     both: str
-    only_first: str
-    only_second: str
 
 
 def text_of(value: Any) -> str:
@@ -61,21 +60,27 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in set(one) | set(other) if one.get(name) != other.get(name))
 
 
-def interactions(steps: Sequence[FactorStep]) -> list[Interaction]:
-    """Return the two-by-two tables that `steps` close: the same change with and without another change."""
-    found: dict[frozenset[str], Interaction] = {}
-    by_reference: dict[str, list[FactorStep]] = {}
+def interactions(steps: Sequence[FactorStep], arms: Sequence[str]) -> list[Interaction]:
+    """Return the two-by-two tables that `steps` close: the same change with and without another change.
+
+    `arms` in the order of the plan; the first arm of the four is the plain one.
+    """
+    neighbours: dict[str, list[FactorStep]] = {arm: [] for arm in arms}
     for step in steps:
-        by_reference.setdefault(step.reference, []).append(step)
-    for plain, starts in by_reference.items():
-        for index, second in enumerate(starts):
-            for first in starts[:index]:
-                if first.factor == second.factor:
-                    continue
-                for closing in by_reference.get(first.arm, ()):
-                    same_change = (closing.factor, closing.before, closing.after)
-                    other_side = [s for s in by_reference.get(second.arm, ()) if s.arm == closing.arm]
-                    if same_change == (second.factor, second.before, second.after) and other_side:
-                        key = frozenset({plain, first.arm, second.arm, closing.arm})
-                        found.setdefault(key, Interaction(first, second, plain, closing.arm, first.arm, second.arm))
+        neighbours[step.reference].append(step)
+        neighbours[step.arm].append(FactorStep(step.factor, step.after, step.before, step.reference, step.arm))
+    found: dict[frozenset[str], Interaction] = {}
+    for plain in arms:
+        for first, second in combinations(neighbours[plain], 2):
+            if first.factor == second.factor:
+                continue
+            closing = {_change(s): s.arm for s in neighbours[first.arm]}.get(_change(second))
+            closing_too = {_change(s): s.arm for s in neighbours[second.arm]}.get(_change(first))
+            if closing is not None and closing == closing_too:
+                key = frozenset({plain, first.arm, second.arm, closing})
+                found.setdefault(key, Interaction(first, second, plain, closing))
     return list(found.values())
+
+
+def _change(step: FactorStep) -> tuple[str, str, str]:
+    return step.factor, step.before, step.after

@@ -75,9 +75,10 @@ def prediction_interval(
 ) -> Interval:
     """Return the interval in which one further run (one launch, one repeat) is expected.
 
-    `values` are launch means of `repeats` repeats; `repeat_variance` is the variance of one repeat on the log scale with
-    many degrees of freedom against the launches'. A single run has the variance of a launch mean plus the share of the
-    repeat variance that averaging removed, `repeat_variance * (1 - 1 / repeats)`; the mean's own uncertainty is added.
+    `values` are launch means of `repeats` repeats; `repeat_variance` is the variance of one repeat on the log scale,
+    known with many more degrees of freedom than the launches'. A single run has the variance of a launch mean plus the
+    share of the repeat variance that averaging removed, `repeat_variance * (1 - 1 / repeats)`; the mean's own
+    uncertainty is added.
     The degrees of freedom stay n - 1, which errs on the wide side.
     """
     base = launch_interval(values, confidence)

@@ -10,8 +10,8 @@ from scipy import stats
 def best_repeats(sigma_launch: float, sigma_repeat: float, launch_cost_s: float, repeat_cost_s: float) -> float | None:
     """Return R*, the repeats per launch that give the narrowest interval for a given time (Kalibera and Jones 2013).
 
-    R* = sqrt(c_launch * s2_repeat / (c_repeat * s2_launch)), before rounding and at least 1. None when there is no finite
-    answer: launches do not differ (repeats alone help), or a cost is not known.
+    R* = sqrt(c_launch * s2_repeat / (c_repeat * s2_launch)), before rounding and at least 1. None when there is no
+    finite answer: launches do not differ (repeats alone help), or a cost is not known.
     """
     if sigma_launch <= 0 or repeat_cost_s <= 0 or launch_cost_s <= 0:
         return None
@@ -31,8 +31,8 @@ def launches_for(sd_log: float, target: float, confidence: float = 0.95, limit: 
 def power(effect: float, sd_difference: float, blocks: int, alpha: float = 0.05) -> float:
     """Return the chance that a true log-ratio `effect` is shown by the two-sided paired t test with `blocks` blocks.
 
-    `sd_difference` is the standard deviation of one block's log-ratio: sqrt(2 (s2_launch + s2_repeat / R)). For a family
-    of m comparisons use alpha / m: the power for the first difference that Holm's procedure has to show.
+    `sd_difference` is the standard deviation of one block's log-ratio: sqrt(2 (s2_launch + s2_repeat / R)). For a
+    family of m comparisons use alpha / m: the power for the first difference that Holm's procedure has to show.
     """
     df = blocks - 1
     shift = effect * math.sqrt(blocks) / sd_difference

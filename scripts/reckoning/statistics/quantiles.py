@@ -1,4 +1,4 @@
-"""Tail quantiles: per launch first, then a t interval over launches; requests that timed out are censored, not dropped."""
+"""Tail quantiles: per launch first, then a t interval over launches; requests that timed out stay in as censored."""
 
 from __future__ import annotations
 

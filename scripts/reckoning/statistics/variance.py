@@ -1,7 +1,7 @@
 """How much of the spread is between launches and how much between repeats inside a launch, with intervals.
 
-Model, on the log scale: value = arm + launch + repeat, both random. Balanced repeats: ANOVA estimators, exact, the launch
-component truncated at 0. Unbalanced repeats: REML for the point estimates and unweighted means for the intervals
+Model, on the log scale: value = arm + launch + repeat, both random. Balanced repeats: ANOVA estimators, exact, the
+launch component truncated at 0. Unbalanced repeats: REML for the point estimates and unweighted means for the intervals
 (Thomas and Hultquist 1978). Interval of the repeat component: chi-square. Interval of the launch component: modified
 large sample (Ting, Burdick, Graybill, Jeyaratnam, Lu 1990), which holds its level with few launches, where a
 Wald interval does not.
@@ -75,7 +75,8 @@ def variance_components(arms: Sequence[Sequence[Sequence[float]]], confidence: f
     else:
         launch_variance, repeat_variance = _reml(groups, repeat_ms)
     return VarianceComponents(
-        math.sqrt(launch_variance), math.sqrt(low), math.sqrt(high), math.sqrt(repeat_variance), repeat_low, repeat_high,
+        math.sqrt(launch_variance), math.sqrt(low), math.sqrt(high),
+        math.sqrt(repeat_variance), repeat_low, repeat_high,
         "anova" if balanced else "reml", len(launches), mean_repeats, launch_df, repeat_df,
     )  # fmt: skip
 
@@ -94,7 +95,9 @@ def _chi_square_interval(mean_square: float | None, df: int, confidence: float) 
     )
 
 
-def _mls_interval(s1: float, s2: float, n1: int, n2: int, repeats: float, confidence: float) -> tuple[float, float]:
+def _mls_interval(  # noqa: PLR0917
+    s1: float, s2: float, n1: int, n2: int, repeats: float, confidence: float
+) -> tuple[float, float]:
     """Return the interval of (s1 - s2) / repeats for two independent mean squares, truncated at 0."""
     tail = (1 - confidence) / 2
     f_upper, f_lower = stats.f.ppf(1 - tail, n1, n2), stats.f.ppf(tail, n1, n2)

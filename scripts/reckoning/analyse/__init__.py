@@ -1,0 +1,44 @@
+"""From the launches' files, or from any tidy table of points, to tables and findings.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reckoning.analyse.assemble import findings_of
+from reckoning.analyse.design import design_from_plan
+from reckoning.analyse.gather import gather, read_outcomes
+from reckoning.analyse.outside import read_published
+from reckoning.analyse.results import compute
+from reckoning.analyse.tables import write_tables
+from reckoning.files import read_json, write_json
+
+__all__ = ["analyse_experiment"]
+
+
+def analyse_experiment(results: Path) -> dict[str, Any]:
+    """Read `results/{experiment}/` and write its `tables/` and `findings.json`; return the findings.
+
+    Needs plan.json; every launch may be missing, failed or broken, which then stands in the findings. Raises
+    FileNotFoundError without a plan and ValueError when the plan is not JSON.
+    """
+    plan = read_json(results / "plan.json")
+    launches = read_outcomes(results, plan)
+    times = sorted(launch.started_at for launch in launches if launch.started_at)
+    design = design_from_plan(plan, times[0] if times else None)
+    evidence = gather(results, plan, design, launches)
+    found = compute(design, evidence, _outside(plan, "published"), _outside(plan, "predicted"))
+    findings = findings_of(found)
+    write_tables(results / "tables", found, findings)
+    write_json(results / "findings.json", findings)
+    return findings
+
+
+def _outside(plan: dict[str, Any], key: str) -> pd.DataFrame | None:
+    """Return a table from outside that the plan links, or None; one that cannot be read is left out."""
+    path = plan.get(key) or (plan.get("analysis") or {}).get(key)
+    if not path or not Path(path).is_file():
+        return None
+    return read_published(Path(path))

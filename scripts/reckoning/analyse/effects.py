@@ -1,0 +1,282 @@
+"""What one setting does, whether two settings add up, where the lead changes, and where speculation pays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reckoning.analyse.cells import Cell, Cells
+from reckoning.analyse.compare import Contrast, Estimate, compare, judged
+from reckoning.analyse.design import Arm, Design
+from reckoning.statistics.contrasts import Verdict, ratio_of_differences
+from reckoning.statistics.crossover import Crossover, LevelLead, find_crossovers
+from reckoning.statistics.factors import FactorStep, differences, interactions, single_steps
+
+LAYOUT = "parallel layout"
+SPECULATION = "speculation"
+_GROUPS = {
+    LAYOUT: ("tp_size", "pp_size", "ep_size", "dp_size", "nnodes", "moe_dp_size", "pp_max_micro_batch_size"),
+    SPECULATION: ("speculative_",),
+}
+
+
+@dataclass(frozen=True)
+class FactorEffect:
+    """The effect of one step (kind single), of several at once (combined), or of their interplay (interaction)."""
+
+    factor: str
+    kind: str
+    before: str | None
+    after: str | None
+    contrast: Contrast
+
+
+def arm_factors(arm: Arm) -> dict[str, Any]:
+    """Return an arm's settings, environment and patches as factors; settings that only make sense together are one.
+
+    A draft model, its block size and its algorithm are one decision, so are the sizes of a parallel layout when more than
+    one of them is given. The plan's own `factors`, when it names them, come first.
+    """
+    if arm.factors:
+        raw = dict(arm.factors)
+    else:
+        raw = {**arm.settings, **{f"env {name}": value for name, value in arm.env.items()}}
+        raw |= {f"patch {patch}": True for patch in arm.patches}
+    return {name: value for name, value in raw.items() if value is not None}
+
+
+def factor_steps(design: Design, arms: Sequence[str]) -> tuple[list[FactorStep], list[tuple[str, str, list[str]]]]:
+    """Return the pairs of arms that differ in one decision, and (arm, baseline, changes) for those that differ in more."""
+    factors = {slug: arm_factors(design.arm(slug)) for slug in arms}
+    reduced = {slug: _grouped_values(values, factors) for slug, values in factors.items()}
+    steps = single_steps(reduced)
+    single = {frozenset({step.arm, step.reference}) for step in steps}
+    combined = []
+    for arm in arms:
+        base = design.baseline
+        if base in reduced and arm != base and frozenset({arm, base}) not in single:
+            changes = differences(reduced[base], reduced[arm])
+            if 1 < len(changes) <= 4:
+                combined.append((arm, base, changes))
+    return steps, combined
+
+
+def _grouped_values(values: Mapping[str, Any], everyone: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the factors with each group joined to one text when more than one of its settings varies over the arms."""
+    result = dict(values)
+    for group, members in _GROUPS.items():
+        names = {name for arm in everyone.values() for name in arm if _belongs(name, members)}
+        varying = sorted(n for n in names if len({repr(arm.get(n)) for arm in everyone.values()}) > 1)
+        if len(varying) > 1:
+            present = [f"{_short(n)} {values[n]}" for n in varying if n in values]
+            for name in varying:
+                result.pop(name, None)
+            result[group] = ", ".join(present) or None
+    return {name: value for name, value in result.items() if value is not None}
+
+
+def _belongs(name: str, members: Sequence[str]) -> bool:
+    return any(name == member or (member.endswith("_") and name.startswith(member)) for member in members)
+
+
+def _short(name: str) -> str:
+    return name.removesuffix("_size").removeprefix("speculative_").replace("_", " ")
+
+
+def factor_effects(cells: Cells, design: Design) -> list[FactorEffect]:
+    """Return the effect of every step at every cell for the speed metrics: Holm over all single steps of a metric."""
+    found: list[FactorEffect] = []
+    for metric in design.compared:
+        arms = [a for a in design.runnable if any(a in present for present in cells.of(metric).values())]
+        steps, combined = factor_steps(design, arms)
+        singles = [(step, cell) for step in steps for cell in _both(cells, metric, step.arm, step.reference)]
+        family = [compare(cells, design, metric, cell, s.arm, s.reference, "factor") for s, cell in singles]
+        found += [
+            FactorEffect(step.factor, "single", step.before, step.after, contrast)
+            for (step, _), contrast in zip(singles, judged(family, design), strict=True)
+        ]
+        several = [(c, cell) for c in combined for cell in _both(cells, metric, c[0], c[1])]
+        family = [compare(cells, design, metric, cell, c[0], c[1], "factor") for c, cell in several]
+        found += [
+            FactorEffect(" + ".join(changes), "combined", None, None, contrast)
+            for ((_, _, changes), _), contrast in zip(several, judged(family, design), strict=True)
+        ]
+        found += _interactions(cells, design, metric, steps, arms)
+    return found
+
+
+def _both(cells: Cells, metric: str, arm: str, reference: str) -> list[Cell]:
+    return [cell for cell, present in cells.of(metric).items() if arm in present and reference in present]
+
+
+def _interactions(
+    cells: Cells, design: Design, metric: str, steps: Sequence[FactorStep], arms: Sequence[str]
+) -> list[FactorEffect]:
+    """Return ratios of ratios: the first step's effect with the second, over its effect without it."""
+    tables = interactions(steps, arms)
+    labels, family = [], []
+    for table in tables:
+        four = (table.plain, table.first.arm, table.second.arm, table.both)
+        for cell, present in cells.of(metric).items():
+            if not all(arm in present for arm in four):
+                continue
+            values = [cells.values(metric, cell, arm) for arm in four]
+            blocks = sorted(set.intersection(*(set(v) for v in values)))
+            plain, first, second, both = ([value[b] for b in blocks] for value in values)
+            logs = [_log_ratio(x, y) - _log_ratio(f, p) for x, y, f, p in zip(both, second, first, plain, strict=True)]
+            pair = ratio_of_differences(logs, design.confidence, blocks=blocks)
+            family.append(Contrast(table.both, table.plain, cell, metric, "factor", pair))
+            labels.append(table)
+    neutral = replace(design, metrics={**design.metrics, metric: replace(design.metrics[metric], better="none")})
+    return [
+        FactorEffect(
+            f"{table.first.factor} x {table.second.factor}",
+            "interaction",
+            f"{table.first.before} / {table.second.before}",
+            f"{table.first.after} / {table.second.after}",
+            contrast,
+        )
+        for table, contrast in zip(labels, judged(family, neutral), strict=True)
+    ]
+
+
+def _log_ratio(a: float, b: float) -> float:
+    return math.log(a) - math.log(b)
+
+
+@dataclass(frozen=True)
+class CrossoverOf:
+    """The crossover of two arms in a workload, with the levels compared."""
+
+    arm: str
+    reference: str
+    workload: str
+    crossover: Crossover
+    levels: tuple[int, ...]
+
+
+def crossovers(cells: Cells, design: Design, pairs: Sequence[Contrast]) -> list[CrossoverOf]:
+    """Return the crossovers between the arms that matter: the baseline and every arm that is best at some level.
+
+    `pairs` are all pairs of the primary metric, so a lead is shown with the correction over all of them.
+    """
+    found = []
+    metric = design.primary
+    for workload in cells.workloads(metric):
+        here = [c for c in cells.of(metric) if c.workload == workload]
+        if len(here) < 2:
+            continue
+        leaders = {max(cells.of(metric)[c], key=lambda a, c=c: _mean(cells.values(metric, c, a))) for c in here}
+        contenders = [a for a in design.runnable if a in leaders or a == design.baseline]
+        by_pair: dict[tuple[str, str], list[Contrast]] = {}
+        for contrast in pairs:
+            if contrast.cell.workload == workload and {contrast.arm, contrast.reference} <= set(contenders):
+                by_pair.setdefault((contrast.arm, contrast.reference), []).append(contrast)
+        for (arm, reference), contrasts in by_pair.items():
+            ordered = sorted(contrasts, key=lambda c: c.cell)
+            if len(ordered) < 2:
+                continue
+            leads = [LevelLead(c.cell.concurrency, lead(c, design)) for c in ordered]
+            result = find_crossovers(leads, shrinks_at_end=_shrinks(ordered, design))
+            found.append(CrossoverOf(arm, reference, workload, result, tuple(x.level for x in leads)))
+    return found
+
+
+def lead(contrast: Contrast, design: Design) -> int:
+    """Return +1 when the arm is shown ahead, -1 when the reference is, else 0; a lead inside the margin counts."""
+    if contrast.p_holm is None or contrast.p_holm > design.alpha:
+        return 0
+    ahead = (contrast.pair.ratio > 1) == (design.metrics[contrast.metric].better == "higher")
+    return 1 if ahead else -1
+
+
+def _shrinks(contrasts: Sequence[Contrast], design: Design) -> bool:
+    """True when the lead at the lowest or highest level is shown to be smaller than the largest lead (paired by block)."""
+    usable = [c for c in contrasts if c.pair.ratio is not None]
+    if len(usable) < 2:
+        return False
+    largest = max(usable, key=lambda c: abs(sum(c.pair.log_ratios) / c.pair.n))
+    sign = 1 if largest.pair.ratio > 1 else -1
+    for end in (usable[0], usable[-1]):
+        if end is largest:
+            continue
+        far, near = (dict(zip(c.pair.blocks, c.pair.log_ratios, strict=True)) for c in (largest, end))
+        common = sorted(set(far) & set(near))
+        test = ratio_of_differences([sign * (far[b] - near[b]) for b in common], design.confidence)
+        if test.p is not None and test.p <= design.alpha and test.ratio > 1:
+            return True
+    return False
+
+
+def _mean(values: Mapping[int, float]) -> float:
+    return sum(math.log(v) for v in values.values()) / len(values)
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """A speculative arm against the same arm without it: per level the contrast and the acceptance length."""
+
+    arm: str
+    reference: str | None
+    workload: str
+    levels: tuple[tuple[Contrast | None, Estimate | None, int], ...]
+    pays_at: tuple[int, ...]
+    stops: tuple[int, int] | None
+
+
+def speculative_arms(design: Design) -> list[str]:
+    """Return the runnable arms that speculate."""
+    return [slug for slug in design.runnable if design.arm(slug).settings.get("speculative_algorithm")]
+
+
+def speculation(cells: Cells, design: Design, estimates: Sequence[Estimate]) -> list[Speculation]:
+    """Return, for every speculative arm, where it pays and where it stops; one Holm family over arms and levels."""
+    family: list[Contrast] = []
+    for arm in speculative_arms(design):
+        reference = plain_counterpart(design, arm)
+        if reference is not None:
+            family += [
+                compare(cells, design, design.primary, cell, arm, reference, "factor")
+                for cell in _both(cells, design.primary, arm, reference)
+            ]
+    contrasts = judged(family, design)
+    found = []
+    for arm in speculative_arms(design):
+        reference = plain_counterpart(design, arm)
+        for workload in cells.workloads(design.primary):
+            levels = []
+            for cell, present in cells.of(design.primary).items():
+                if cell.workload == workload and arm in present:
+                    contrast = next((c for c in contrasts if c.arm == arm and c.cell == cell), None)
+                    length = _estimate(estimates, arm, cell, "acceptance_length")
+                    levels.append((contrast, length, cell.concurrency))
+            if levels:
+                pays = tuple(level for c, _, level in levels if c is not None and c.verdict is Verdict.FASTER)
+                slower = [level for c, _, level in levels if c is not None and c.verdict is Verdict.SLOWER]
+                after = [level for level in slower if pays and level > max(pays)]
+                stops = (max(pays), min(after)) if after else None
+                found.append(Speculation(arm, reference, workload, tuple(levels), pays, stops))
+    return found
+
+
+def plain_counterpart(design: Design, arm: str) -> str | None:
+    """Return the runnable arm that differs from `arm` in the fewest things beside speculation, none if none is close."""
+    own = arm_factors(design.arm(arm))
+    scored = []
+    for place, slug in enumerate(design.runnable):
+        other = design.arm(slug)
+        if slug == arm or other.settings.get("speculative_algorithm"):
+            continue
+        changed = [
+            name
+            for name in differences(arm_factors(other), own)
+            if not name.startswith("speculative_") and not name.startswith("patch ")
+        ]
+        scored.append((len(changed), place, slug))
+    return min(scored)[2] if scored and min(scored)[0] <= 2 else None
+
+
+def _estimate(estimates: Sequence[Estimate], arm: str, cell: Cell, metric: str) -> Estimate | None:
+    return next((e for e in estimates if e.arm == arm and e.cell == cell and e.metric == metric), None)

@@ -1,0 +1,69 @@
+"""Which points stay out of verdicts, each with its reason in plain words. They stay in every table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reckoning.analyse.design import Limits
+
+
+def point_reasons(point: Mapping[str, Any], limits: Limits) -> list[str]:
+    """Return why a point is not rankable (METHOD 8); an empty list means that it is.
+
+    `point` has the columns of `tables/points`; a column that is missing or null decides nothing.
+    """
+    if point.get("status") == "failed":
+        return [f"the point failed: {point.get('reason') or 'no reason recorded'}"]
+    reasons = [f"flagged: {flag}" for flag in flags_of(point.get("flags"))]
+    level, achieved = _number(point.get("concurrency")), _number(point.get("achieved_concurrency"))
+    if level and achieved is not None and achieved < limits.min_achieved_concurrency * level:
+        reasons.append(
+            f"achieved concurrency {achieved:.3g} is below {limits.min_achieved_concurrency:.0%} of {level:.0f}"
+        )
+    realised = _number(point.get("realised_tokens_ratio"))
+    if realised is not None and abs(realised - 1) > limits.max_token_deviation:
+        reasons.append(f"realised output tokens are {realised:.1%} of those requested")
+    ok, failed = _number(point.get("requests_ok")), _number(point.get("requests_failed"))
+    if ok is not None and failed is not None and ok + failed > 0:
+        share = failed / (ok + failed)
+        if share > limits.max_failed_share:
+            reasons.append(f"{failed:.0f} of {ok + failed:.0f} requests failed (limit {limits.max_failed_share:.1%})")
+    duration = _number(point.get("duration_s"))
+    if duration is not None and duration < limits.min_point_duration_s:
+        reasons.append(f"lasted {duration:.3g} s, less than {limits.min_point_duration_s:.3g} s")
+    return reasons
+
+
+def value_reason(value: Any, metric: str) -> str | None:
+    """Return why a value cannot be used on the log scale, or None."""
+    if value is None:
+        return f"{metric} is missing"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return f"{metric} is not a number: {value!r}"
+    if math.isnan(number):
+        return f"{metric} is not a number (NaN)"
+    if math.isinf(number):
+        return f"{metric} is infinite"
+    if number <= 0:
+        return f"{metric} is {number:g}: a ratio needs a value above zero"
+    return None
+
+
+def flags_of(raw: Any) -> list[str]:
+    """Return flags given as a list or joined by `;` or `,`."""
+    if raw is None or (isinstance(raw, float) and math.isnan(raw)):
+        return []
+    parts: Iterable[Any] = raw.replace(",", ";").split(";") if isinstance(raw, str) else raw
+    return [str(part).strip() for part in parts if str(part).strip()]
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

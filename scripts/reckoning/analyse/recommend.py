@@ -1,0 +1,139 @@
+"""What to deploy: for interactive serving and for batch generation, the command, the interval and the runner-up."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from reckoning.analyse.compare import Contrast
+from reckoning.analyse.design import Arm
+from reckoning.analyse.results import Results
+from reckoning.analyse.winners import Winner
+from reckoning.analyse.words import interval, list_of, percent, ratio_range
+
+USES = {"latency": "interactive serving", "throughput": "batch generation"}
+
+
+def recommendations(results: Results) -> list[dict[str, Any]]:
+    """Return one recommendation per workload and use, as in findings.json."""
+    return [_recommend(results, winner) for winner in results.winners]
+
+
+def command_line(arm: Arm) -> str | None:
+    """Return the launch as one shell line: environment, then the command with a usual interpreter and port."""
+    if not arm.command:
+        return None
+    filled = [part.replace("{python}", "python").replace("{port}", "30000") for part in arm.command]
+    filled = _without_placeholder(filled, "{nccl_port}")
+    env = [f"{name}={shlex.quote(str(value))}" for name, value in arm.env.items() if value is not None]
+    return " ".join([*env, shlex.join(filled)])
+
+
+def _without_placeholder(parts: list[str], placeholder: str) -> list[str]:
+    """Drop an argument that only a run of this workflow needs, with its flag."""
+    kept: list[str] = []
+    for part in parts:
+        if placeholder in part:
+            if kept and kept[-1].startswith("--") and "=" not in kept[-1] and part == placeholder:
+                kept.pop()
+            continue
+        kept.append(part)
+    return kept
+
+
+def _recommend(results: Results, winner: Winner) -> dict[str, Any]:
+    design = results.design
+    metric = design.metrics[design.primary]
+    base = {"use": winner.use, "workload": winner.workload, "metric": design.primary, "unit": metric.unit}
+    if winner.arm is None:
+        return {
+            **base, "concurrency": None, "arm": None, "name": None, "command": None, "estimate": None, "low": None,
+            "high": None, "n": 0, "certainty": "none", "tied_with": [], "runner_up": None, "also": [],
+            "text": f"No arm can be recommended for {USES[winner.use]} ({winner.workload}): nothing rankable was measured.",
+        }  # fmt: skip
+    found = winner.estimate.interval
+    runner = winner.others[0] if winner.others else None
+    return {
+        **base,
+        "concurrency": winner.cell.concurrency,
+        "arm": winner.arm,
+        "name": design.name(winner.arm),
+        "command": command_line(design.arm(winner.arm)),
+        "estimate": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+        "certainty": winner.certainty,
+        "tied_with": list(winner.tied),
+        "runner_up": _runner_up(results, runner) if runner else None,
+        "also": _also(results, winner),
+        "text": winner_sentence(results, winner),
+    }
+
+
+def _runner_up(results: Results, contrast: Contrast) -> dict[str, Any]:
+    """Return the nearest other arm, with the ratio recommended / runner-up."""
+    estimate = results.estimate(contrast.arm, contrast.cell, contrast.metric)
+    pair = contrast.pair
+    turned = {"faster": "slower", "slower": "faster"}.get(contrast.verdict, contrast.verdict)
+    return {
+        "arm": contrast.arm,
+        "name": results.design.name(contrast.arm),
+        "concurrency": contrast.cell.concurrency,
+        "estimate": estimate.interval.estimate if estimate else None,
+        "ratio": 1 / pair.ratio if pair.ratio else None,
+        "low": 1 / pair.high if pair.high else None,
+        "high": 1 / pair.low if pair.low else None,
+        "p": pair.p,
+        "verdict": str(turned),
+    }
+
+
+def _also(results: Results, winner: Winner) -> list[dict[str, Any]]:
+    found = []
+    for name in ("ttft_ms", "tpot_ms", "e2e_ms", "acceptance_length", "energy_j_per_token"):
+        estimate = results.estimate(winner.arm, winner.cell, name)
+        if estimate is not None:
+            i = estimate.interval
+            unit = results.design.metrics[name].unit
+            found.append({"metric": name, "unit": unit, "estimate": i.estimate, "low": i.low, "high": i.high})
+    return found
+
+
+def winner_sentence(results: Results, winner: Winner) -> str:
+    """Return the winner of one use in one or two sentences, saying how sure it is."""
+    design = results.design
+    metric = design.metrics[design.primary]
+    name, found = design.name(winner.arm), winner.estimate.interval
+    value = f"{interval(found.estimate, found.low, found.high, metric.unit)} at C={winner.cell.concurrency}"
+    runs = f"n={found.n} launch{'es' if found.n != 1 else ''}"
+    use = "lowest concurrency" if winner.use == "latency" else "highest throughput"
+    head = f"{USES[winner.use].capitalize()} ({winner.workload}): {name}, {value} ({runs})"
+    if winner.certainty == "only-arm":
+        return f"{head}. No other arm has a rankable point, so this is no comparison."
+    runner = winner.others[0]
+    other = design.name(runner.arm)
+    turned = _turned(runner)
+    if winner.certainty == "single-run":
+        return (
+            f"{head} had the highest value of single runs, {turned} against {other}. "
+            "Single runs cannot tell the arms apart: at least three blocks are needed."
+        )
+    if winner.certainty == "tie":
+        tied = list_of(design.name(arm) for arm in winner.tied)
+        margin = percent(design.equivalence_margin)
+        return f"{head}; {name} and {tied} are equivalent within {margin}, so either will do."
+    if winner.certainty == "shown":
+        return f"{head} is the best arm for {use}; the runner-up is {other}: {turned}."
+    weak = [design.name(c.arm) for c in winner.others if c.pair.p is None or c.pair.p > design.alpha]
+    weak = weak or [other]
+    return f"{head} came out first, but is not shown to be better than {list_of(weak[:4])}: {turned} against {other}."
+
+
+def _turned(contrast: Contrast) -> str:
+    pair = contrast.pair
+    if pair.ratio is None:
+        return "no common block"
+    low = 1 / pair.high if pair.high else None
+    high = 1 / pair.low if pair.low else None
+    return ratio_range(1 / pair.ratio, low, high)
