@@ -1,0 +1,47 @@
+"""One probe of the machine: all facts in one JSON."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from reckoning import __version__
+from reckoning.environment.probing.caches import cache_facts
+from reckoning.environment.probing.driver import driver_facts
+from reckoning.environment.probing.host import compiler_facts, host_facts, pci_facts
+from reckoning.environment.probing.machine import Machine
+from reckoning.environment.probing.python_packages import python_facts
+from reckoning.environment.probing.toolkit import toolkit_facts
+from reckoning.environment.scrub import scrub
+
+SCHEMA_VERSION = 1
+
+
+def probe(
+    engine_python: str | None = None,
+    model_path: str | None = None,
+    *,
+    machine: Machine | None = None,
+) -> dict[str, Any]:
+    """Return the facts of this machine (their shape: `environment_facts.schema.json`). Reads only, never waits long.
+
+    `engine_python` is the interpreter that will run the engine: without it nothing is known of torch and FlashInfer.
+    Home folders, host and user names are replaced before anything is returned.
+    """
+    machine = machine or Machine()
+    python = python_facts(machine, engine_python)
+    facts = {
+        "schema_version": SCHEMA_VERSION,
+        "made_by": f"reckoning {__version__}",
+        "probed_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "host": host_facts(machine, model_path),
+        "toolkit": toolkit_facts(machine),
+        "compilers": compiler_facts(machine),
+        "driver": driver_facts(machine),
+        "pci": pci_facts(machine),
+        "python": python,
+        "caches": cache_facts(machine, python["packages"] if python else []),
+        "proof": None,
+    }
+    facts["commands"] = [result.as_fact() for result in machine.commands]
+    return dict(scrub(facts))

@@ -1,0 +1,1 @@
+"""Collecting raw facts. Nothing here has an opinion, changes the system, or waits without a limit."""
