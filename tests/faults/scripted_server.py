@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ FAULTS = {
     "listen-late-silent": "listens after VALUE s; logs nothing until then",
     "hang-at": "stops for ever after logging VALUE (a log line)",
     "say": "logs VALUE at its start",
+    "say-at-post": "logs VALUE at each POST",
     "die-at-start": "exits with code VALUE before it listens",
     "hang-first-post": "the first POST is answered after VALUE s",
     "hang-posts": "no POST is ever answered; /health is 200",
@@ -80,7 +82,7 @@ def log(text: str) -> None:
 def settings_of(words: list[str]) -> dict[str, object]:
     """Return options like `--tp-size 2` as server_info shows them."""
     found: dict[str, object] = {}
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
+    for word, following in itertools.pairwise([*words, "--"]):
         if word.startswith("--"):
             value: object = True if following.startswith("--") else following
             if isinstance(value, str) and value.lstrip("-").isdigit():
@@ -104,7 +106,6 @@ class Server:
             log(faults["say"])
         if "hang-at" in faults:
             log(faults["hang-at"])
-        if "hang-at" in faults or "never-listen" in faults:
             await asyncio.sleep(1e6)
         log("Load weight begin. avail mem=90.00 GB")
         if "die-at-start" in faults:
@@ -115,6 +116,8 @@ class Server:
             await asyncio.sleep(0.2)
         await asyncio.sleep(script.value("listen-late-silent"))
         log("Load weight end. type=Scripted, avail mem=80.00 GB")
+        if "never-listen" in faults:
+            await asyncio.sleep(1e6)
         server = await asyncio.start_server(self.connection, script.options.host, script.options.port)
         if "escape-at-once" in faults:
             self.escape(server.sockets[0])
@@ -178,6 +181,8 @@ class Server:
         if path not in ("/generate", "/v1/chat/completions"):
             return reply(writer, 404, {"error": "not found"})
         script.posts += 1
+        if "say-at-post" in faults:
+            log(faults["say-at-post"])
         if "hang-posts" in faults:
             await asyncio.sleep(1e6)
         if script.posts == 1:
@@ -250,7 +255,8 @@ class Server:
         """Stream an answer as server-sent events, one token an event, usage in each."""
         script, faults = self.script, self.script.faults
         script.streamed += 1
-        if script.streamed == 1:
+        mine = script.streamed
+        if mine == 1:
             if "busy" in faults:
                 script.busy_until = time.monotonic() + script.value("busy")
             if "fill-log" in faults:
@@ -258,7 +264,7 @@ class Server:
                     print("x" * 1023)
         if "busy-always" in faults or time.monotonic() < script.busy_until:
             return reply(writer, 503, {"error": "busy"})
-        if "freeze-after" in faults and script.streamed >= script.value("freeze-after"):
+        if "freeze-after" in faults and mine >= script.value("freeze-after"):
             script.frozen.set()
         count = body.get("max_completion_tokens") or body.get("max_tokens") or 8
         if path == "/generate":
@@ -282,7 +288,7 @@ class Server:
                 choice = {"index": 0, "delta": {"content": word}, "finish_reason": "length" if last else None}
                 event(writer, {"choices": [choice], "usage": usage(number)})
             await writer.drain()
-            if "reset" in faults and number == 3 and script.streamed % max(int(script.value("reset", 1)), 1) == 0:
+            if "reset" in faults and number == 3 and mine % max(int(script.value("reset", 1)), 1) == 0:
                 connection: socket.socket = writer.get_extra_info("socket")
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 writer.transport.abort()
@@ -290,7 +296,7 @@ class Server:
         event(writer, {"choices": [], "usage": usage(count)})
         event(writer, "[DONE]")
         writer.write(b"0\r\n\r\n")
-        if "stop-logging" not in faults and script.streamed % 4 == 0:
+        if "stop-logging" not in faults and mine % 4 == 0:
             log(
                 "Decode batch, #running-req: 4, #token: 128, gen throughput (token/s): 100.00, #queue-req: 0, "
                 "cuda graph: True"

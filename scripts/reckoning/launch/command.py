@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import itertools
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,8 @@ def fill(command: Iterable[str], values: Mapping[str, object]) -> list[str]:
 def option(command: list[str], *names: str) -> str | None:
     """Return the value of the last of the options in the command (`--port 1` or `--port=1`), or None."""
     value = None
-    for word, following in zip(command, [*command[1:], None], strict=True):
-        name, equals, rest = word.partition("=")
+    for word, following in itertools.pairwise([*command, None]):
+        name, equals, rest = (word or "").partition("=")
         if name in names:
             value = rest if equals else following
     return value
@@ -59,10 +60,10 @@ def fixed_port(command: list[str], *names: str) -> int | None:
 
 
 def server_environment(
-    arm_env: Mapping[str, str], *, overlay: str | None, inherited: Mapping[str, str], ours: Mapping[str, str]
+    arm_env: Mapping[str, str], *, overlay: Sequence[str], inherited: Mapping[str, str], ours: Mapping[str, str]
 ) -> ServerEnvironment:
     """Return the server's environment: what a process needs, ours, the arm's; the overlay is first on PYTHONPATH."""
-    paths = [path for path in (overlay, arm_env.get("PYTHONPATH")) if path]
+    paths = [*overlay, *([arm_env["PYTHONPATH"]] if arm_env.get("PYTHONPATH") else [])]
     set_by_us = {**ours, **{name: str(value) for name, value in arm_env.items()}}
     if paths:
         set_by_us["PYTHONPATH"] = os.pathsep.join(paths)
@@ -90,8 +91,17 @@ def settings_of_ours(scratch: Path, inherited: Mapping[str, str]) -> dict[str, s
     return {"TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": cache, "PYTHONUNBUFFERED": "1"}
 
 
-def overlay_of(engine: Mapping[str, Any], arm: str) -> str | None:
-    """Return the folder that holds the arm's patched packages, or None when it runs unpatched."""
+def overlay_entry(engine: Mapping[str, Any], arm: str) -> Mapping[str, Any] | None:
+    """Return the arm's entry of engine.json's `overlays`, or None."""
     patch_set = (engine.get("arms") or {}).get(arm)
-    overlay = (engine.get("overlays") or {}).get(patch_set) if patch_set else None
-    return str(Path(overlay["path"]).resolve()) if overlay and overlay.get("path") else None
+    return (engine.get("overlays") or {}).get(patch_set) if patch_set else None
+
+
+def overlay_paths(overlay: Mapping[str, Any] | None) -> list[str]:
+    """Return the folders with patched packages that go first on the server's PYTHONPATH; none when it runs unpatched."""
+    if not overlay:
+        return []
+    folders = overlay.get("pythonpath")
+    if folders is None:
+        folders = [overlay["path"]] if overlay.get("path") else []
+    return [str(Path(folder).resolve()) for folder in folders]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -91,7 +92,7 @@ def without_secrets(value: Any) -> Any:
 def command_secrets(command: list[str], env: dict[str, str]) -> list[str]:
     """Return the secret values in a command and its environment."""
     found = [value for name, value in env.items() if SECRET_KEY.search(name) and value]
-    for word, following in zip(command, [*command[1:], ""], strict=True):
+    for word, following in itertools.pairwise([*command, ""]):
         name, equals, rest = word.partition("=")
         if name.startswith("--") and SECRET_KEY.search(name.replace("-", "_")):
             found.append(rest if equals else following)

@@ -5,8 +5,9 @@ says so or when the job is gone, whatever ended it. As the "child subreaper" of 
 every process that the server's children orphan, in whatever session: none can slip away. The server in turn dies with
 the guardian (parent-death signal), and the guardian's record of processes serves the next run should both be killed.
 
-Input, one JSON object a line: first the order (see `reckoning.launch.server`), later `{"do": "stop", "grace_s": 60}`;
-the end of the input means that the job is gone. Output, one JSON object a line: `started`, `exited`, `stopped`, or `not-started`.
+Input, one JSON object a line: the order (see `reckoning.launch.server`), later `{"do": "stop", "grace_s": 60}`; the
+end of the input means that the job is gone. Output, one JSON object a line: `started`, `exited`, `stopped`, or
+`not-started`.
 Standard library only: it is started by file name and must be up within milliseconds.
 """
 

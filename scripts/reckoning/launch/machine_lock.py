@@ -74,7 +74,7 @@ def _take(descriptor: int, mine: Claim, progress: Callable[[str], None], say_eve
     while True:
         free = _try(descriptor)
         theirs = _read(descriptor)
-        foreign = theirs is not None and not theirs.stale() and not theirs.of(mine)
+        foreign = theirs is not None and theirs.owner != mine.owner and not theirs.stale() and not theirs.of(mine)
         if theirs and foreign:
             raise MachineBusy(_busy_text(theirs))
         if free:

@@ -47,15 +47,18 @@ def measure(
     alive: Callable[[], str | None],
     speak: Progress,
     keep: Callable[[Mapping[str, Any]], None],
+    before_point: Callable[[], None],
     launch_clock_start: float,
 ) -> Measurement:
-    """Measure the launch's points with `reckoning.load`; `keep` gets each point as soon as it is finished."""
+    """Measure the launch's points with `reckoning.load`; `keep` gets each finished point at once."""
     from reckoning.load import Target, measure_points
 
     def told(event: Mapping[str, Any]) -> None:
         if event.get("event") == "point-end" and event.get("entry") is not None:
             keep(event["entry"])
         speak.of_load(event)
+        if event.get("event") == "point-start":
+            before_point()
 
     target = Target(
         base_url=endpoint.base_url,

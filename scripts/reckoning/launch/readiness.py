@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import psutil
 
 from . import ports, sanity
 from .failures import LaunchFailed
@@ -17,7 +16,7 @@ from .watch import LogWatch, exit_words
 
 POLL_S = 0.2
 PROMPTS = ("Describe a small town by the sea in one sentence.", "Name five things that one finds in a kitchen.")
-PROBE_TOKENS = 16
+PROBE_TOKENS = 8
 INFO_PATHS = ("/server_info", "/get_server_info")
 INFO_TIMEOUT_S = 30.0
 RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
@@ -195,12 +194,11 @@ def _check_time(
     )
 
 
-def warn_of_strangers(endpoint: Endpoint, server: Server) -> str | None:
-    """Return words when the port's listener is no longer ours (checked again before the measurement), else None."""
-    try:
-        _check_listener(server, endpoint.port)
-    except LaunchFailed as failed:
-        return failed.cause
-    except psutil.Error:
-        return None
-    return None
+def wait_while_busy(endpoint: Endpoint, limit_s: float, alive: Callable[[], str | None]) -> float:
+    """Wait while the server's health page says 503, at most `limit_s`; return the seconds waited."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < limit_s and alive() is None:
+        if endpoint.ask("GET", "/health", timeout_s=INFO_TIMEOUT_S).status != 503:
+            break
+        time.sleep(POLL_S)
+    return time.monotonic() - begun

@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reckoning import __version__
+from reckoning.engine import read_proof
 from reckoning.files import write_json, write_table, write_text
+from reckoning.serverlog import LogReading
 
 from . import arguments, attempts, command, gpu_memory, ports, readiness
 from .failures import LaunchFailed, command_secrets, describe, hide, without_secrets
@@ -168,6 +171,7 @@ def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progres
     server: Server | None = None
     scratch = Path(tempfile.mkdtemp(prefix="reckoning-"))
     failed: LaunchFailed | None = None
+    reading: LogReading | None = None
     try:
         with ExitStack() as stack:
             port_plan = _reserve_ports(state, stack)
@@ -177,10 +181,11 @@ def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progres
             try:
                 readiness.wait_until_ready(server, log, endpoint, served_name, limits=state.limits, say=speak)
                 state.durations["start_s"] = state.clock()
+                _check_patches(state, attempt)
                 _look_at_server(state, attempt, endpoint)
                 _measure(state, attempt, server, log, endpoint=endpoint, served_name=served_name, speak=speak)
             except LaunchFailed as error:
-                failed = error
+                failed, reading = error, _read_now(log, error)
             speak("stopping")
             begun = state.clock()
             report = server.stop(state.limits["stop_grace_s"])
@@ -192,9 +197,15 @@ def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progres
         shutil.rmtree(scratch, ignore_errors=True)
         state.stages = log.stages
     if failed:
-        log.poll()
-        reading = log.reading(stalled=failed.class_ == "stall", exit_code=failed.exit_code)
+        # The last words of a server that died came with its end. One that lived has since logged how we stopped it.
+        if failed.exit_code is not None or reading is None:
+            reading = _read_now(log, failed)
         state.failure = describe(failed, reading, state.secrets)
+
+
+def _read_now(log: LogWatch, failed: LaunchFailed) -> LogReading:
+    log.poll()
+    return log.reading(stalled=failed.class_ == "stall", exit_code=failed.exit_code)
 
 
 def _reserve_ports(state: Launch, stack: ExitStack) -> ports.PortPlan:
@@ -220,11 +231,12 @@ def _start(
     state.command = command.fill(
         state.arm["command"], {"python": python, "port": port_plan.http, "nccl_port": port_plan.nccl}
     )
+    overlay = command.overlay_entry(state.engine, state.arm["slug"])
     environment = command.server_environment(
         state.arm.get("env") or {},
-        overlay=command.overlay_of(state.engine, state.arm["slug"]),
+        overlay=command.overlay_paths(overlay),
         inherited=os.environ,
-        ours=command.settings_of_ours(scratch, os.environ),
+        ours=command.settings_of_ours(scratch, os.environ) | dict((overlay or {}).get("env") or {}),
     )
     state.env = environment.ours
     if environment.left_out:
@@ -282,6 +294,22 @@ def _look_at_server(state: Launch, attempt: attempts.Attempt, endpoint: Endpoint
         state.find("argument-changed", "warn", text)
 
 
+def _check_patches(state: Launch, attempt: attempts.Attempt) -> None:
+    """The server's log must prove that the arm's patched modules run (see `reckoning.engine.proof`)."""
+    overlay = command.overlay_entry(state.engine, state.arm["slug"])
+    if overlay is None or "files" not in overlay:
+        return
+    proof = read_proof(attempt.log.read_text(encoding="utf-8", errors="replace"), overlay)
+    if not proof.proven:
+        raise LaunchFailed(
+            "patch-not-running",
+            f"the server does not run the patched tree: {'; '.join(proof.faults[:3])}",
+            "look for another copy of the package on the server's path; build the engine again",
+            evidence=proof.faults[0],
+            from_log=False,
+        )
+
+
 def _measure(
     state: Launch,
     attempt: attempts.Attempt,
@@ -294,7 +322,13 @@ def _measure(
 ) -> None:
     def probe() -> str | None:
         answer = readiness.generate(endpoint, served_name, float(state.limits["request_idle_s"]))
-        return None if not isinstance(answer, Answer) else f"HTTP {answer.status} {str(answer.body)[:120]}".strip()
+        # Any answer is a sign of life: a server that is busy says 503, and must not be given up for it.
+        return str(answer.body)[:120] if isinstance(answer, Answer) and answer.status == 0 else None
+
+    def wait_while_busy() -> None:
+        waited = readiness.wait_while_busy(endpoint, float(state.limits["request_idle_s"]), monitor.verdict)
+        if waited > 1:
+            state.find("busy-before-point", "note", f"the server answered 503 for {waited:.0f} s before a point")
 
     monitor = Monitor(server, log, probe, float(state.limits["request_idle_s"]))
     monitor.start()
@@ -302,7 +336,7 @@ def _measure(
     try:
         state.measurement = measure(
             state.plan, state.launch, endpoint, served_name, state.server_info, alive=monitor.verdict, speak=speak,
-            keep=attempt.keep_point, launch_clock_start=state.zero,
+            keep=attempt.keep_point, before_point=wait_while_busy, launch_clock_start=state.zero,
         )  # fmt: skip
     finally:
         monitor.finish()
@@ -354,7 +388,7 @@ def _check_nothing_left(state: Launch, report: StopReport, port_plan: ports.Port
         state.find(
             "ports-left", "warn", "; ".join(f"port {port} is still held by {ports.owner(port)}" for port in busy)
         )
-    held = gpu_memory.wait_for_baseline(memory, limit_s=float(state.limits["release_s"]))
+    held = gpu_memory.wait_for_baseline(memory, limit_s=float(state.limits["release_s"]), read=gpu_memory.read_used_mib)
     if held:
         state.find("gpu-memory-left", "warn", held)
 
@@ -401,6 +435,11 @@ def outcome_of(state: Launch, tries: list[dict[str, Any]]) -> dict[str, Any]:
         "env": without_secrets(state.env),
         "port": state.port,
         "pid": state.pid,
+        "versions": {
+            "reckoning": __version__,
+            "engine": state.engine.get("version"),
+            "server": state.server_info.get("version"),
+        },
         "stages": state.stages,
         "differences": state.differences,
         "points": {"planned": len(state.launch["points"]), "measured": state.measurement.measured, "failed": failed},

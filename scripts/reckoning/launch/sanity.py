@@ -11,27 +11,29 @@ def fault_of(texts: Sequence[str], token_ids: Sequence[Sequence[int]] = ()) -> s
     """Return what is wrong with generated outputs, or None when they are sane.
 
     `texts` are answers to different prompts, sampled at a temperature of 1, so that even a model of random weights
-    varies; `token_ids` the same answers as ids, where the server gives them. Faults: all empty; one and the same token
-    or character throughout. Fewer than 8 tokens (or characters) are judged by emptiness alone.
+    varies; `token_ids` the same answers as ids, where the server gives them. Faults: every answer is empty; every
+    answer repeats one token, word or character. Answers of fewer than 8 tokens are judged by emptiness alone. One sane
+    answer is enough, for broken kernels spoil all.
     """
-    if not texts or not any(text.strip() for text in texts):
-        ids = [token for answer in token_ids for token in answer]
-        if not texts or not ids:
-            return "empty output"
-        # Tokens without text: special tokens, or halves of characters. Judge the ids.
-        return f"one token (id {ids[0]}) repeated" if len(ids) >= SHORTEST_JUDGED and len(set(ids)) == 1 else None
-    ids = [token for answer in token_ids for token in answer]
-    if len(ids) >= SHORTEST_JUDGED:
-        return f"one token (id {ids[0]}) repeated: {_shown(texts)}" if len(set(ids)) == 1 else None
-    letters = "".join(texts).replace(" ", "").replace("\n", "")
-    if len(letters) >= SHORTEST_JUDGED and len(set(letters)) == 1:
-        return f"one character repeated: {_shown(texts)}"
-    words = " ".join(texts).split()
-    if len(words) >= SHORTEST_JUDGED and len(set(words)) == 1:
+    ids = [list(answer) for answer in token_ids if answer]
+    if not any(text.strip() for text in texts) and not ids:
+        return "empty output"
+    if ids:  # ids go before texts: special tokens and halves of characters have no text of their own
+        if all(_repeats(answer) for answer in ids):
+            return f"one token (id {ids[0][0]}) repeated: {_shown(texts)}"
+        return None
+    spoken = [text for text in texts if text.strip()]
+    if all(_repeats(text.split()) for text in spoken):
         return f"one word repeated: {_shown(texts)}"
+    if all(_repeats("".join(text.split())) for text in spoken):
+        return f"one character repeated: {_shown(texts)}"
     return None
 
 
+def _repeats(parts: Sequence[object]) -> bool:
+    return len(parts) >= SHORTEST_JUDGED and len(set(parts)) == 1
+
+
 def _shown(texts: Sequence[str]) -> str:
-    text = next(text for text in texts if text.strip())
+    text = next((text for text in texts if text), "")
     return repr(text if len(text) <= 40 else text[:37] + "...")
