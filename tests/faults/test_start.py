@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-CURAND = "WARNING flashinfer.jit: sampling.cuh:20:10: fatal error: curand.h: No such file or directory"
+CURAND = "WARNING sampling.cuh:20: fatal error: curand.h: No such file or directory"
 
 
 def failure_of(outcome: dict) -> dict:

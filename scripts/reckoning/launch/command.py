@@ -98,7 +98,7 @@ def overlay_entry(engine: Mapping[str, Any], arm: str) -> Mapping[str, Any] | No
 
 
 def overlay_paths(overlay: Mapping[str, Any] | None) -> list[str]:
-    """Return the folders with patched packages that go first on the server's PYTHONPATH; none when it runs unpatched."""
+    """Return the folders with patched packages that go first on PYTHONPATH; none when it runs unpatched."""
     if not overlay:
         return []
     folders = overlay.get("pythonpath")
