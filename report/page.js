@@ -1,0 +1,99 @@
+"use strict";
+(() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  document.documentElement.classList.remove("no-js");
+
+  // Arms: a toggle hides an arm in every figure, so that one choice holds for the whole page.
+  const show = (arm, shown) => {
+    for (const part of all(".drawing .arm")) if (part.dataset.arm === arm) part.classList.toggle("off", !shown);
+    for (const button of all("[data-toggle]")) {
+      if (button.dataset.toggle === arm) button.setAttribute("aria-pressed", String(shown));
+    }
+  };
+  const arms = [...new Set(all("[data-toggle]").map((button) => button.dataset.toggle))];
+  const first = new Set(all("[data-toggle][data-first]").map((button) => button.dataset.toggle));
+  const showOnly = (chosen) => arms.forEach((arm) => show(arm, chosen.has(arm)));
+  for (const button of all("[data-toggle]")) {
+    button.addEventListener("click", () => show(button.dataset.toggle, button.getAttribute("aria-pressed") !== "true"));
+  }
+  for (const button of all("[data-show]")) {
+    button.addEventListener("click", () => showOnly(button.dataset.show === "all" ? new Set(arms) : first));
+  }
+  if (first.size && arms.length > first.size + 1) showOnly(first);
+
+  // Tables: a heading sorts its column; what is not known stays last in both directions.
+  const valueOf = (row, column) => row.cells[column].dataset.sort;
+  const sortBy = (table, column, rising) => {
+    const body = table.tBodies[0];
+    const numeric = [...body.rows].every((row) => valueOf(row, column) === "" || !Number.isNaN(Number(valueOf(row, column))));
+    const compare = (a, b) => {
+      if (a === "" || b === "") return (a === "") - (b === "");
+      const order = numeric ? Number(a) - Number(b) : a.localeCompare(b, "en", { numeric: true });
+      return rising ? order : -order;
+    };
+    const rows = [...body.rows].sort((a, b) => compare(valueOf(a, column), valueOf(b, column)));
+    body.append(...rows);
+  };
+  for (const table of all("table.sortable")) {
+    const heads = all("thead th", table);
+    heads.forEach((head, column) => {
+      head.querySelector(".sort").addEventListener("click", () => {
+        const rising = head.getAttribute("aria-sort") !== "ascending";
+        heads.forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+        sortBy(table, column, rising);
+      });
+    });
+  }
+
+  // Downloads: the numbers lie in the page, so no network is needed.
+  for (const button of all("[data-download]")) {
+    button.addEventListener("click", () => {
+      const { file, csv } = JSON.parse(document.getElementById(`data-${button.dataset.download}`).textContent);
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob(["\ufeff", csv], { type: "text/csv;charset=utf-8" }));
+      link.download = file;
+      document.body.append(link);
+      link.click();
+      link.remove();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    });
+  }
+
+  // Commands: copied, or selected where the browser refuses.
+  for (const button of all(".copy")) {
+    const words = button.innerHTML;
+    button.addEventListener("click", async () => {
+      const code = button.parentElement.querySelector("code");
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(code);
+        button.textContent = "Selected: press Ctrl+C";
+      }
+      setTimeout(() => { button.innerHTML = words; }, 2000);
+    });
+  }
+
+  // Paper has no clicks: print what is folded away, then fold it again.
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = all("details:not([open])");
+    opened.forEach((part) => { part.open = true; });
+  });
+  addEventListener("afterprint", () => opened.forEach((part) => { part.open = false; }));
+
+  // The contents follow the reader.
+  const links = new Map(all(".contents a").map((link) => [link.getAttribute("href").slice(1), link]));
+  if ("IntersectionObserver" in window) {
+    const observer = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        links.forEach((link) => link.removeAttribute("aria-current"));
+        links.get(entry.target.id)?.setAttribute("aria-current", "true");
+      }
+    }, { rootMargin: "-10% 0px -80% 0px" });
+    all("main > section").forEach((section) => observer.observe(section));
+  }
+})();

@@ -24,9 +24,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--figures", type=Path, metavar="DIR", help="also write every figure as a lone SVG into this folder"
     )
+    parser.add_argument("--config", metavar="FILE", help="the configuration file that the commands on the page name")
     given = parser.parse_args(arguments)
     try:
-        render(given.results, given.out, given.figures)
+        render(given.results, given.out, given.figures, given.config)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

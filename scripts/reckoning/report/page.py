@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,80 +12,36 @@ from markupsafe import Markup
 
 from reckoning.files import write_text
 from reckoning.report import palette, quantities
-from reckoning.report.collect import Results, collect
-from reckoning.report.figures.canvas import Sheet
-from reckoning.report.figures.gallery import figures_of
+from reckoning.report.collect import collect
+from reckoning.report.content import content_of
+from reckoning.report.figures.canvas import Sheet, swatch
 from reckoning.report.figures.model import NARROW_PX, WIDE_PX, Figure
-from reckoning.report.provenance import Provenance, provenance_of
-from reckoning.report.view import arm_rows, cast_of, link_to
+from reckoning.report.markdown import markdown_of
+from reckoning.report.provenance import Provenance
+from reckoning.report.tables import BAD, GOOD, VERDICT_MARKS
 
 TEMPLATES = Path(__file__).resolve().parents[3] / "report"
 
 
-def render(results: Path, out: Path, figures: Path | None = None) -> None:
+def render(results: Path, out: Path, figures: Path | None = None, config: str | None = None) -> None:
     """Render `results` (a folder results/{experiment}/) as the page `out`, and as Markdown beside it (suffix .md).
 
-    With `figures`, every figure is also written there as a lone SVG with a legend. Each file is written whole or not at
-    all. Whatever is missing in the folder is said in the page. Raises NotADirectoryError when there is no such folder.
+    With `figures`, every figure is also written into that folder as a lone SVG with a legend. `config` is the
+    configuration file that the commands on the page name. Each file is written whole or not at all. Whatever is missing
+    in the folder is said in the page. Raises NotADirectoryError when there is no such folder.
     """
     results, out = Path(results), Path(out)
     found = collect(results)
-    page, markdown, drawings = build(found, out)
-    for name, svg in drawings.items() if figures is not None else ():
-        write_text(Path(figures) / f"{name}.svg", svg)
-    write_text(out.with_suffix(".md"), markdown)
+    content = content_of(found, out, config)
+    page = _environment(content["provenance"]).get_template("findings.html.j2").render(content)
+    if figures is not None:
+        _write_figures(content, Path(figures))
+    write_text(out.with_suffix(".md"), markdown_of(content))
     write_text(out, page)
 
 
-def build(found: Results, out: Path) -> tuple[str, str, dict[str, str]]:
-    """Return the page, the Markdown and the lone figures by key; `out` only serves the links from the page."""
-    provenance = provenance_of(found)
-    rows = arm_rows(found)
-    cast = cast_of(found, rows)
-    figures = figures_of(found, cast)
-    values = {
-        "found": found,
-        "findings": found.findings,
-        "plan": found.plan,
-        "provenance": provenance,
-        "arms": rows,
-        "cast": cast,
-        "figures": figures,
-        "style": Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
-        "script": Markup((TEMPLATES / "page.js").read_text(encoding="utf-8")),
-        "light": palette.variables(0),
-        "dark": palette.variables(1),
-        "link": lambda file: link_to(found, file, out),
-    }
-    environment = _environment(provenance)
-    page = environment.get_template("findings.html.j2").render(values)
-    return page, "", {}
-
-
-def _environment(provenance: Provenance) -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        estimate=quantities.estimate,
-        interval=quantities.interval,
-        with_interval=quantities.with_interval,
-        significant=quantities.significant,
-        duration=quantities.duration,
-        percent=quantities.percent,
-        p_value=quantities.p_value,
-        count=quantities.count,
-        embedded=embedded_json,
-    )
-    environment.globals["drawing"] = lambda figure, narrow: Markup(svg_of(figure, provenance, narrow))
-    return environment
-
-
-def svg_of(figure: Figure, provenance: Provenance, narrow: bool, legend: bool = False) -> str:
-    """Return one drawing of a figure."""
+def svg_of(figure: Figure, provenance: Provenance, *, narrow: bool = False, legend: bool = False) -> str:
+    """Return one drawing of a figure: `narrow` for phones, `legend` for a file that stands alone."""
     width = NARROW_PX if narrow else WIDE_PX
     key = f"{figure.key}-{'narrow' if narrow else 'wide'}"
     return figure.draw(Sheet(key, width, narrow, legend, provenance.watermark))
@@ -97,9 +53,41 @@ def embedded_json(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def by_category(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
-    """Return the figures grouped by category, in order."""
-    grouped: dict[str, list[Figure]] = {}
-    for figure in figures:
-        grouped.setdefault(figure.category, []).append(figure)
-    return grouped
+def _write_figures(content: Mapping[str, Any], folder: Path) -> None:
+    """Write every figure; one of an earlier rendering that no longer exists is removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = set()
+    for figure in content["figures"]:
+        svg = svg_of(figure, content["provenance"], legend=True)
+        names.add(f"{figure.key}.svg")
+        write_text(folder / f"{figure.key}.svg", f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n')
+    for stale in folder.glob("*.svg"):
+        if stale.name not in names:
+            stale.unlink()
+
+
+def _environment(provenance: Provenance) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(count=quantities.count, embedded=embedded_json, day=_day)
+    environment.globals.update(
+        drawing=lambda figure, narrow: Markup(svg_of(figure, provenance, narrow=narrow)),
+        swatch=lambda look: Markup(swatch(look)),
+        tone=lambda word: "good" if word in GOOD else "bad" if word in BAD else "plain",
+        marks=VERDICT_MARKS,
+        style=Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
+        script=Markup((TEMPLATES / "page.js").read_text(encoding="utf-8")),
+        light=palette.variables(0),
+        dark=palette.variables(1),
+    )
+    return environment
+
+
+def _day(moment: str) -> str:
+    """Return the day and minute of an ISO 8601 moment, with its zone; any other text as it is."""
+    date, separator, time = moment.partition("T")
+    if not separator or len(time) < 5:
+        return moment
+    zone = " UTC" if time.endswith(("Z", "+00:00")) else f" {time[-6:]}" if time[-6:-5] in "+-" else ""
+    return f"{date} {time[:5]}{zone}"

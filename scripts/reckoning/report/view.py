@@ -12,6 +12,7 @@ from typing import Any
 from reckoning.report.collect import Results
 from reckoning.report.figures.model import Cast
 from reckoning.report.palette import looks
+from reckoning.report.quantities import finite
 
 STATUS_WORDS = {
     "ok": "measured",
@@ -20,8 +21,9 @@ STATUS_WORDS = {
     "rejected": "rejected by the plan",
     "unavailable": "not available here",
     "missing": "not run yet",
-    "planned": "not run yet",
 }
+FEW = 5
+DEFAULT_CONFIG = "config/config.yaml"
 
 
 @dataclass(frozen=True)
@@ -41,27 +43,27 @@ class ArmRow:
     failures: tuple[Mapping[str, Any], ...]
 
 
-def arm_rows(results: Results) -> tuple[ArmRow, ...]:
+def arm_rows(results: Results, config: str | None) -> tuple[ArmRow, ...]:
     """Return every arm of the findings, or of the plan where there are no findings yet."""
     arms = results.findings.get("arms") or [_planned_arm(arm, results) for arm in results.plan.get("arms") or []]
-    return tuple(_arm_row(arm, results) for arm in arms)
+    return tuple(_arm_row(arm, results, config) for arm in arms)
 
 
-def _arm_row(arm: Mapping[str, Any], results: Results) -> ArmRow:
-    status = str(arm.get("status") or "missing")
+def _arm_row(arm: Mapping[str, Any], results: Results, config: str | None) -> ArmRow:
+    slug, status = str(arm.get("slug")), str(arm.get("status") or "missing")
     launches = arm.get("launches") or {}
     planned = launches.get("planned") or 0
     return ArmRow(
-        slug=str(arm.get("slug")),
-        label=str(arm.get("name") or arm.get("slug")),
+        slug=slug,
+        label=str(arm.get("name") or slug),
         status=status,
         status_words=STATUS_WORDS.get(status, status),
         why=str(arm.get("why") or ""),
         reason=str(arm.get("reason") or ""),
         remedy=str(arm.get("remedy") or ""),
-        launches=f"{launches.get('ok') or 0} of {planned}" if planned else "none planned",
+        launches=f"{launches.get('ok') or 0} of {planned}" if planned else "none",
         command=shell_lines(arm.get("command") or []),
-        rerun=rerun_command(results, str(arm.get("slug"))) if planned else None,
+        rerun=rerun_command(results, slug, config) if planned else None,
         failures=tuple(arm.get("failures") or ()),
     )
 
@@ -86,9 +88,9 @@ def _planned_arm(arm: Mapping[str, Any], results: Results) -> dict[str, Any]:
     }
 
 
-def shell_lines(command: Sequence[Any]) -> str:
+def shell_lines(command: Sequence[Any] | str) -> str:
     """Return a command as shell text, one option a line, with its placeholders readable as `$PORT` and the like."""
-    words = [_placeholder(str(word)) for word in command]
+    words = _shell_words(command)
     lines: list[list[str]] = [[]]
     for word in words:
         if word.startswith("--") and lines[-1]:
@@ -97,19 +99,33 @@ def shell_lines(command: Sequence[Any]) -> str:
     return " \\\n  ".join(" ".join(line) for line in lines)
 
 
-def _placeholder(word: str) -> str:
-    return {"{python}": "python", "{port}": "$PORT", "{nccl_port}": "$NCCL_PORT"}.get(word) or shlex.quote(word)
+def _shell_words(command: Sequence[Any] | str) -> list[str]:
+    if isinstance(command, str):
+        try:
+            return [_quoted(word) for word in shlex.split(command)]
+        except ValueError:
+            return [command]
+    return [_quoted(str(word)) for word in command]
 
 
-def rerun_command(results: Results, slug: str) -> str:
+def _quoted(word: str) -> str:
+    """Return a word as a shell takes it; placeholders become variables, and an assignment keeps its name unquoted."""
+    placeholder = {"{python}": "python", "{port}": "$PORT", "{nccl_port}": "$NCCL_PORT"}.get(word)
+    name, equals, value = word.partition("=")
+    if placeholder or word in ("python", "$PORT", "$NCCL_PORT"):
+        return placeholder or word
+    if equals and name.isidentifier():
+        return f"{name}={shlex.quote(value)}"
+    return shlex.quote(word)
+
+
+def rerun_command(results: Results, slug: str, config: str | None) -> str:
     """Return the workflow command that repeats every launch of one arm and no other."""
-    source = results.plan.get("config") or results.plan.get("config_file")
-    option = (
-        f" --configfile {shlex.quote(str(source))}"
-        if isinstance(source, str) and source != "config/config.yaml"
-        else ""
-    )
-    return f"snakemake --cores 1 results/{results.experiment}/arms/{slug}.json -R measure{option}"
+    experiment = results.experiment
+    if config is None:
+        config = DEFAULT_CONFIG if experiment == "cpu" else f"config/{experiment}.yaml"
+    option = "" if config == DEFAULT_CONFIG else f" --configfile {shlex.quote(config)}"
+    return f"snakemake --cores 1{option} results/{experiment}/arms/{slug}.json -R measure"
 
 
 def cast_of(results: Results, rows: Sequence[ArmRow]) -> Cast:
@@ -121,18 +137,37 @@ def cast_of(results: Results, rows: Sequence[ArmRow]) -> Cast:
     return Cast(labels=labels, looks=looks(order), first=_first(results, baseline), baseline=baseline)
 
 
-def _first(results: Results, baseline: Any, few: int = 5) -> tuple[str, ...]:
-    chosen: list[str] = []
+def _first(results: Results, baseline: Any) -> tuple[str, ...]:
     recommendations = results.findings.get("recommendations") or []
-    chosen += [str(one["arm"]) for one in recommendations if one.get("arm")]
+    chosen = [str(one["arm"]) for one in recommendations if one.get("arm")]
     chosen += [str(baseline)] if baseline else []
     chosen += [str(one["runner_up"]["arm"]) for one in recommendations if one.get("runner_up")]
     peaks: dict[str, float] = {}
     for one in results.findings.get("estimates") or []:
-        if one.get("metric") == "output_tok_s" and isinstance(one.get("estimate"), int | float):
-            peaks[one["arm"]] = max(peaks.get(one["arm"], 0), one["estimate"])
+        value = finite(one.get("estimate"))
+        if one.get("metric") == "output_tok_s" and value is not None:
+            peaks[one["arm"]] = max(peaks.get(one["arm"], 0), value)
     chosen += sorted(peaks, key=lambda slug: -peaks[slug])
-    return tuple(dict.fromkeys(chosen))[:few]
+    return tuple(slug for slug in dict.fromkeys(chosen) if slug in peaks)[:FEW]
+
+
+def devices_of(results: Results) -> tuple[dict[str, int], str]:
+    """Return how many devices each arm uses (tp x pp, times dp where replicas do not share them), and what one is called."""
+    settings = {str(arm.get("slug")): arm.get("settings") or {} for arm in results.plan.get("arms") or []}
+    settings |= {
+        str(arm.get("slug")): arm["settings"] for arm in results.findings.get("arms") or [] if arm.get("settings")
+    }
+    counts = {}
+    for slug, given in settings.items():
+        replicas = 1 if given.get("enable_dp_attention") else _size(given.get("dp_size"))
+        counts[slug] = _size(given.get("tp_size")) * _size(given.get("pp_size")) * replicas
+    machine = results.plan.get("machine") or {}
+    return counts, "process" if machine.get("device") == "cpu" else "GPU"
+
+
+def _size(value: Any) -> int:
+    number = finite(value)
+    return int(number) if number and number >= 1 else 1
 
 
 def link_to(results: Results, file: str, out: Path) -> str | None:

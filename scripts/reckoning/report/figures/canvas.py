@@ -19,7 +19,8 @@ import matplotlib as mpl
 
 mpl.use("svg")
 import seaborn as sns
-from matplotlib.figure import Figure as Drawing
+from matplotlib.figure import Figure as Drawing  # noqa: E402
+from matplotlib.markers import MarkerStyle  # noqa: E402
 
 from reckoning.report.palette import COLOURS, ArmLook
 
@@ -58,6 +59,25 @@ class Sheet:
 def colour(look: ArmLook) -> str:
     """Return the placeholder colour of an arm."""
     return f"#0a0b{look.colour_index:02x}"
+
+
+def swatch(look: ArmLook) -> str:
+    """Return the mark of an arm as a small inline SVG for running text; it says nothing to a screen reader."""
+    shape = MarkerStyle(look.marker)
+    path = shape.get_path().transformed(shape.get_transform())
+    data = []
+    for points, kind in path.iter_segments(simplify=False):
+        letter = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}[int(kind)]
+        numbers = " ".join(f"{10 + 7 * x if place % 2 == 0 else 7 - 7 * x:.1f}" for place, x in enumerate(points))
+        data.append(letter + ("" if letter == "Z" else numbers))
+    dash = look.dash[1]
+    dashes = f' stroke-dasharray="{" ".join(f"{2 * one:g}" for one in dash)}"' if dash else ""
+    tone = f"var(--arm-{look.colour_index})"
+    return (
+        '<svg class="swatch" viewBox="0 0 20 14" width="20" height="14" aria-hidden="true">'
+        f'<path d="M0 7H20" style="stroke: {tone}" stroke-width="2"{dashes}/>'
+        f'<path d="{"".join(data)}" style="fill: {tone}"/></svg>'
+    )
 
 
 def tag(artists: Any, slug: str) -> None:

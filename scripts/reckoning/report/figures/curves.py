@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from reckoning.report.figures.canvas import PAPER, Sheet, colour, drawing, finish, tag
-from reckoning.report.figures.model import Cast, Figure, FigureData
+from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
 from reckoning.report.quantities import finite, significant, with_interval
 
 Estimate = Mapping[str, Any]
@@ -24,22 +24,23 @@ def by_arm(estimates: Sequence[Estimate], cast: Cast) -> dict[str, list[Estimate
     return {slug: sorted(rows, key=lambda row: row["concurrency"]) for slug, rows in grouped.items() if rows}
 
 
-def throughput_figure(workload: str, estimates: Sequence[Estimate], cast: Cast, confidence: float) -> Figure:
+def throughput_figure(workload: str, estimates: Sequence[Estimate], cast: Cast, sure: str) -> Figure:
     """Return output tokens per second against concurrency for one workload."""
     arms = by_arm(estimates, cast)
     return Figure(
         key=f"throughput-{key_of(workload)}",
-        title=f"Throughput against concurrency: {workload}",
+        title="Throughput against concurrency",
+        scope=workload,
         caption=(
             "Output tokens per second in the steady window. Line: geometric mean over launches; band: "
-            f"{100 * confidence:g} % interval over launches; small marks: single launches, "
+            f"{sure} interval over launches; small marks: single launches, "
             "hollow when kept out of verdicts."
         ),
         alt=_alt(workload, arms, cast),
         data=launch_rows(arms, cast),
         draw=lambda sheet: _draw(sheet, arms, cast),
         arms=tuple(arms),
-        category="Throughput and latency",
+        category="throughput",
     )
 
 
@@ -70,7 +71,7 @@ def _draw(sheet: Sheet, arms: Mapping[str, Sequence[Estimate]], cast: Cast) -> s
 
 
 def _draw_arm(axes: Any, slug: str, rows: Sequence[Estimate], cast: Cast) -> None:
-    look = cast.looks[slug]
+    look = cast.look(slug)
     tone = colour(look)
     whole = [row for row in rows if finite(row["estimate"]) is not None]
     band = [row for row in whole if finite(row["low"]) is not None and finite(row["high"]) is not None]
@@ -132,7 +133,7 @@ def concurrency_axis(axes: Any, levels: Sequence[int]) -> None:
 def legend(axes: Any, slugs: Sequence[str], cast: Cast) -> None:
     """Draw the legend that a lone SVG needs; in the page the buttons under the figure are the legend."""
     handles = [
-        Line2D([], [], color=colour(cast.looks[slug]), marker=cast.looks[slug].marker, linestyle=cast.looks[slug].dash)
+        Line2D([], [], color=colour(cast.look(slug)), marker=cast.look(slug).marker, linestyle=cast.look(slug).dash)
         for slug in slugs
     ]
     axes.figure.legend(
@@ -169,11 +170,3 @@ def _alt(workload: str, arms: Mapping[str, Sequence[Estimate]], cast: Cast) -> s
 
 def _amount(row: Estimate) -> str:
     return with_interval(row["estimate"], row["low"], row["high"], "tok/s")
-
-
-def key_of(name: str) -> str:
-    """Return a name as part of an HTML id."""
-    return (
-        "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name.lower()).strip("-")
-        or "workload"
-    )

@@ -42,7 +42,8 @@ class Figure:
     data: FigureData
     draw: Callable[[Sheet], str]
     arms: tuple[str, ...] = ()
-    category: str = "Figures"
+    category: str = "throughput"
+    scope: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,16 @@ class Cast:
     def label(self, slug: str) -> str:
         """Return the label that the user wrote, or the slug."""
         return self.labels.get(slug, slug)
+
+    def look(self, slug: str) -> ArmLook:
+        """Return the look of an arm; one that the plan does not know looks like the first."""
+        return self.looks.get(slug) or ArmLook(0)
+
+
+def key_of(name: str) -> str:
+    """Return a name as part of an HTML id or a file name."""
+    kept = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name.lower())
+    return kept.strip("-") or "workload"
 
 
 def _cell(value: object) -> object:
