@@ -9,7 +9,7 @@ from reckoning.jobs import logged
 with logged(snakemake.log[0]) as say:
     build(
         read_json(snakemake.input.plan),
-        root=Path(".engines"),
+        root=Path(),
         engine_json=Path(snakemake.output[0]),
         log=Path(snakemake.log[0]).with_suffix(".install.log"),
         progress=say,

@@ -1,4 +1,4 @@
-"""Rule measure: start one server, measure its points, stop it. What the server does wrong is an outcome, not an error."""
+"""Rule measure: start a server, measure its points, stop it. What the server does wrong is an outcome, not an error."""
 
 from pathlib import Path
 

@@ -85,9 +85,8 @@ def test_the_number_of_blocks_can_be_set_on_the_command_line(workspace):
 def test_a_launch_can_be_asked_for_by_its_arm(workspace):
     done = workspace.snakemake("-n", "results/cpu/arms/tp2.json", "-R", "measure")
     assert done.returncode == 0, done.stderr
-    launched = [line for line in done.stdout.splitlines() if "launches/" in line and "output" in line]
-    assert launched
-    assert all("launches/tp2/" in line for line in launched)
+    launched = [line.split(": ")[1] for line in done.stdout.splitlines() if ": Launch " in line]
+    assert sorted(launched) == [f"Launch tp2 in block {block}" for block in (1, 2, 3)]
 
 
 def test_a_missing_configuration_is_named(workspace):

@@ -1,22 +1,25 @@
 import hashlib
+import os
 import sys
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
+from reckoning.engine.spec import spec_for
 from reckoning.experiment import ExperimentError, read
+from reckoning.patches import expand as expand_patches
 from reckoning.plan import make_plan, plan_to_json
 
 
 def planned():
     """Return the plan of the active configuration, or end with every fault of it named."""
-    source = ", ".join(map(str, workflow.configfiles)) or "--config"
+    source = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config"
     try:
         return make_plan(read(config, source))
     except ExperimentError as error:
-        raise WorkflowError(str(error)) from None
+        # A WorkflowError would add lines of this file to an error that is about the user's file.
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 PLAN = planned()
@@ -32,28 +35,24 @@ wildcard_constraints:
     block=r"[1-9][0-9]*",
 
 
-def file_digest(*paths):
-    """Return one SHA-256 over the bytes of files, in the order given; a missing file counts by its name."""
+def engine_digest():
+    """Return one SHA-256 over what the engine is built from: its locks and the patches of every arm."""
     total = hashlib.sha256()
-    for path in map(Path, paths):
-        total.update(path.read_bytes() if path.is_file() else str(path).encode())
+    if PLAN_JSON["engine"].get("lock"):
+        total.update(spec_for(PLAN_JSON["engine"]["lock"], Path("envs")).lock_sha256.encode())
+    for patch in expand_patches({patch for arm in PLAN_JSON["arms"] for patch in arm["patches"]}, Path("envs/patches")):
+        for path in sorted(Path("envs/patches", patch.id).rglob("*")):
+            total.update(path.read_bytes() if path.is_file() else b"")
     return total.hexdigest()
 
 
-def engine_sources():
-    """Return the files that say how the engine is built: its locks and the patches of every arm."""
-    lock = PLAN_JSON["engine"].get("lock")
-    locks = [f"envs/{lock}.lock"] if lock else []
-    patches = sorted({patch for arm in PLAN_JSON["arms"] for patch in arm["patches"]})
-    return locks + sorted(
-        str(path) for patch in patches for path in Path("envs/patches", patch).rglob("*") if path.is_file()
-    )
+ENGINE_DIGEST = engine_digest()
 
 
 def launch_digest(wildcards):
     """Return the digest of all that the launch depends on: a change of it repeats this launch and no other."""
     planned_digest = LAUNCHES[wildcards.arm, int(wildcards.block)]["digest"]
-    return hashlib.sha256((planned_digest + file_digest(*engine_sources())).encode()).hexdigest()
+    return hashlib.sha256((planned_digest + ENGINE_DIGEST).encode()).hexdigest()
 
 
 def launch_priority(wildcards):

@@ -9,7 +9,7 @@ rule engine:
         CONDA
     params:
         engine=PLAN_JSON["engine"],
-        sources=file_digest(*engine_sources()),
+        sources=ENGINE_DIGEST,
         patches={arm["slug"]: arm["patches"] for arm in PLAN_JSON["arms"] if arm["status"] == "runnable"},
     message:
         "Build the engine from its lock and the patched overlays"
