@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    facts = probe(options.engine_python, options.model)
+    facts = probe(
+        options.engine_python, options.model, prove=not options.no_proof, architectures=options.compile_for or ()
+    )
     text = json_text(facts) + "\n"
     if options.out:
         write_text(options.out, text)
@@ -57,6 +59,13 @@ def _explain(options: argparse.Namespace) -> int:
     return int(reading.cause is not None)
 
 
+def _capability(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    if not (major.isdigit() and minor.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not MAJOR.MINOR, like 12.0")
+    return int(major), int(minor)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reckoning.environment", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -66,6 +75,14 @@ def _parser() -> argparse.ArgumentParser:
         "--engine-python", help="the interpreter that runs the engine: its torch and packages are asked"
     )
     command.add_argument("--model", help="the model's folder: its disk is looked at")
+    command.add_argument("--no-proof", action="store_true", help="do not compile and run small programs on the GPUs")
+    command.add_argument(
+        "--compile-for",
+        action="append",
+        type=_capability,
+        metavar="MAJOR.MINOR",
+        help="compile for this compute capability, also without such a GPU (12.0 is sm_120)",
+    )
     command.set_defaults(run=_probe)
     command = commands.add_parser("diagnose", help="turn facts into findings")
     command.add_argument("facts", help="a file that `probe --out` wrote, on this machine or another")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Any
 
 from reckoning import __version__
@@ -12,6 +13,7 @@ from reckoning.environment.probing.host import compiler_facts, host_facts, pci_f
 from reckoning.environment.probing.machine import Machine
 from reckoning.environment.probing.python_packages import python_facts
 from reckoning.environment.probing.toolkit import toolkit_facts
+from reckoning.environment.proof import prove as run_proof
 from reckoning.environment.scrub import scrub
 
 SCHEMA_VERSION = 1
@@ -21,12 +23,16 @@ def probe(
     engine_python: str | None = None,
     model_path: str | None = None,
     *,
+    prove: bool = True,
+    architectures: Sequence[tuple[int, int]] = (),
     machine: Machine | None = None,
 ) -> dict[str, Any]:
     """Return the facts of this machine (their shape: `environment_facts.schema.json`). Reads only, never waits long.
 
     `engine_python` is the interpreter that will run the engine: without it nothing is known of torch and FlashInfer.
-    Home folders, host and user names are replaced before anything is returned.
+    `prove` also compiles and runs small programs in a temporary folder when there is a GPU (some minutes at most);
+    `architectures` are compiled for, without a GPU too. Home folders, host and user names are replaced before
+    anything is returned.
     """
     machine = machine or Machine()
     python = python_facts(machine, engine_python)
@@ -43,5 +49,7 @@ def probe(
         "caches": cache_facts(machine, python["packages"] if python else []),
         "proof": None,
     }
+    if (prove and facts["driver"]["gpus"]) or architectures:
+        facts["proof"] = run_proof(machine, facts, architectures=architectures, engine_python=engine_python)
     facts["commands"] = [result.as_fact() for result in machine.commands]
     return dict(scrub(facts))

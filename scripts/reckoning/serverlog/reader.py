@@ -19,6 +19,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = re.compile(r"^\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)?(?P<rank>(?: [A-Z]+\d+)*)\]")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: |:?$)")
 _TRACEBACK = "Traceback (most recent call last)"
+_UNHANDLED = re.compile(r"hit an exception|Initialization failed|Exception in")
 _DEATH = re.compile(r"hit an exception|Received sigquit|died during initialization|Triggering SIGQUIT|Killed$")
 _CUDA_GRAPH = re.compile(r"cuda graph: (True|False)")
 # A line may be a cause only if it has one of these words: one fast search spares the other lines some forty.
@@ -59,6 +60,7 @@ class _Candidate:
     episode: int
     before: tuple[str, ...]
     after: list[str]
+    handled: bool
 
 
 class LogReader:
@@ -66,8 +68,9 @@ class LogReader:
 
     The cause is the first one in the log. A hint (a warning that explains a later failure) comes before that failure;
     a general failure ("Ninja build failed") gives way to a specific one in the same death ("curand.h: not found"); what
-    one process says because another died gives way to anything else. A server that becomes ready has survived whatever
-    exceptions it logged before, except compile errors, which come back with each request that needs the kernel.
+    one process says because another died gives way to anything else. A traceback that the server logged and went on
+    after is none. A server that becomes ready has survived whatever exceptions it logged before, except compile errors,
+    which come back with each request that needs the kernel.
     """
 
     def __init__(self) -> None:
@@ -82,6 +85,7 @@ class LogReader:
         self._frames: list[str] | None = None
         self._rank = ""
         self._stopping = False
+        self._handled = False
         self._recent: deque[str] = deque(maxlen=EXCERPT_END)
         self._open: list[_Candidate] = []
         self._decode = {"graph": 0, "eager": 0}
@@ -145,14 +149,17 @@ class LogReader:
         if _TRACEBACK in line:
             self._note_death(line)
             self._frames = []
+            self._handled = bool(prefix) and not _UNHANDLED.search(line)
             return
         body = line[prefix.end() :].lstrip() if prefix else line
         if self._frames is not None and not prefix and _EXCEPTION.match(body):
             frames, self._frames = "\n".join(self._frames), None
             self._exception(body, frames)
+            self._handled = False
             return
         stage = stages.stage_of(body)
         if stage:
+            self._candidates = [candidate for candidate in self._candidates if not candidate.handled]
             self._enter(stage, prefix["at"] if prefix else None)
             return
         if _TRIGGER.search(body) and not body.startswith("server_args="):
@@ -194,7 +201,7 @@ class LogReader:
             return
         before = tuple(self._recent)[-EXCERPT_BEFORE:]
         stage = self._stage_of_rank.get(self._rank) or (self._stages[-1].name if self._stages else None)
-        candidate = _Candidate(failure, line, self._lines, stage, self._episode, before, [])
+        candidate = _Candidate(failure, line, self._lines, stage, self._episode, before, [], self._handled)
         self._candidates.append(candidate)
         self._open.append(candidate)
 

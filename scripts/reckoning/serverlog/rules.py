@@ -325,8 +325,8 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "quantisation",
         r"For quantized MoE models, please make sure|is not divisible by weight quantization block|weight_block_size"
-        r"|[Qq]uantization method .* (?:is not|does not|not supported)|Minimum capability"
-        r"|quantization .*is not (?:supported|divisible)",
+        r"|[Qq]uantization method .* (?:is not|does not|not supported)|is not supported for quantization method"
+        r"|Minimum capability|quantization .*is not (?:supported|divisible)",
         "the quantisation does not fit this split of the experts, this GPU, or the setting",
         "choose tp and ep so that (expert width / (tp / ep)) is a multiple of the block size; leave --quantization to "
         "the model's config",

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reckoning.environment.diagnosis.proof import step
 from reckoning.environment.diagnosis.toolkit import ALL_JIT, SEEN_BY_COMPILER, torch_release, used_nvcc, whole_toolkit
 from reckoning.environment.finding import Finding, Level
 from reckoning.environment.scope import Feature, Scope
@@ -34,6 +35,7 @@ class _Headers:
     features: tuple[Feature, ...]
     package: str
     why: str
+    proof: str = "compile"
 
 
 HEADER_GROUPS = (
@@ -66,6 +68,7 @@ HEADER_GROUPS = (
         "FlashInfer's sampling kernels include it. They are compiled at the first request that samples or speculates, "
         "so a "
         "health check and a greedy smoke test pass before the server hangs or dies; a warm JIT cache hides it too.",
+        "compile_sampling",
     ),
 )
 
@@ -74,9 +77,10 @@ def _headers(facts: Facts, scope: Scope) -> Iterator[Finding]:
     toolkit = facts["toolkit"]
     seen, hidden = _present(toolkit)
     for group in HEADER_GROUPS:
-        missing = [name for name in group.names if name not in seen]
+        proved = step(facts, group.proof).get("ok", False)
+        missing = [name for name in group.names if name not in seen and not proved]
         if not missing:
-            found, where = ", ".join(group.names), seen[group.names[0]]
+            found, where = ", ".join(group.names), seen.get(group.names[0], "proved by compiling")
             yield scope.finding(f"{group.code}-present", Level.OK, group.features, found=found, where=where)
             continue
         elsewhere = [hidden[name] for name in missing if name in hidden]
@@ -130,6 +134,8 @@ def _hidden(facts: Facts, scope: Scope, group: _Headers, missing: list[str], fol
 
 
 def _link(facts: Facts, scope: Scope) -> Iterator[Finding]:
+    if step(facts, "link").get("ok"):
+        return
     folders = facts["toolkit"].get("libraries") or []
     runtime = _holding(folders, "libcudart.so", LINK_PATH)
     driver = _holding(folders, "libcuda.so", LINK_PATH)

@@ -78,7 +78,9 @@ def _found(scope: Scope, toolkit: Mapping[str, Any], nvcc: Mapping[str, Any]) ->
 
 
 def _several(scope: Scope, toolkit: Mapping[str, Any], nvcc: Mapping[str, Any]) -> Iterator[Finding]:
-    others = [item for item in toolkit.get("nvccs") or [] if not item.get("used") and item.get("release")]
+    listed_nvccs = [item for item in toolkit.get("nvccs") or [] if not item.get("used") and item.get("release")]
+    own = {nvcc.get("real_path"), f"{nvcc.get('top')}/bin/nvcc"}
+    others = list({item.get("real_path"): item for item in listed_nvccs if item.get("real_path") not in own}.values())
     different = [item for item in others if item["release"] != nvcc["release"]]
     if others:
         listed = ", ".join(f"{item['release']} at {item['path']}" for item in others)
