@@ -161,7 +161,6 @@ class LogReader:
         if stage:
             self._candidates = [candidate for candidate in self._candidates if not candidate.handled]
             self._enter(stage, prefix["at"] if prefix else None)
-            return
         if _TRIGGER.search(body) and not body.startswith("server_args="):
             self._note_death(body)
             rule, found = _match(body, None)

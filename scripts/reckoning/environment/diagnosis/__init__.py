@@ -29,7 +29,7 @@ _SAME_FAULT = {"proof-link": "link-", "proof-compile-sampling": "header-curand",
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """Where a look at the files and a trial found one fault, keep the look (it knows the remedy) with the trial's words."""
+    """Where a look at files and a trial found one fault, keep the look (it knows the remedy) with the trial's words."""
     merged = list(findings)
     for trial in findings:
         prefix = _SAME_FAULT.get(trial.code)
