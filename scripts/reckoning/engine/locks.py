@@ -63,16 +63,9 @@ def parse(text: str) -> list[Pin]:
 
 
 def select(pins: Iterable[Pin], options: Mapping[str, Any]) -> list[Pin]:
-    """Apply `only`, `without` and `hashes` of envs/locks.yaml to freshly compiled pins."""
-    chosen = []
-    for pin in pins:
-        if "only" in options and not _matches(pin.name, options["only"]):
-            continue
-        if _matches(pin.name, options.get("without", [])):
-            continue
-        more = options.get("hashes", {}).get(pin.name, [])
-        chosen.append(Pin(pin.name, pin.version, pin.marker, tuple(sorted({*pin.hashes, *more}))))
-    return chosen
+    """Apply `only` and `without` of envs/locks.yaml to freshly compiled pins."""
+    kept = [pin for pin in pins if _matches(pin.name, options.get("only", ["*"]))]
+    return [pin for pin in kept if not _matches(pin.name, options.get("without", []))]
 
 
 def load_options(envs: Path = ENVS) -> dict[str, dict[str, Any]]:
@@ -86,6 +79,8 @@ def compile_lock(name: str, envs: Path = ENVS, *, keep: bool = True, upgrade: bo
     Hashes of every file are in it, no index host is.
     """
     options = _options(name, envs)
+    if "pins" in options:
+        return [Pin(key, value["version"], "", tuple(value["hashes"])) for key, value in options["pins"].items()]
     source = envs / options.get("from", f"{name}.in")
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / f"{name}.lock"

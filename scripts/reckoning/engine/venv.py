@@ -18,6 +18,7 @@ from reckoning.engine.inspect import clean_environment, inspect
 from reckoning.engine.spec import EngineError, EngineSpec, Lock
 
 MARK = "complete.json"
+NOT_FOUND = "No matching distribution found"  # pip's words
 Progress = Callable[[str], None]
 
 
@@ -85,12 +86,19 @@ def _build(spec: EngineSpec, folder: Path, base: str, stream: IO[str], progress:
     _run([base, "-m", "venv", str(folder)], stream, spec.name)
     python = folder / "bin" / "python"
     for number, lock in enumerate(spec.locks, 1):
-        step = f"step {number} of {len(spec.locks)}"
-        if lock.when == "torch-needs-cuda" and _torch_is_cpu_build(python):
-            progress(f"engine: {step}: {lock.path.name} left out, this torch needs no CUDA libraries")
+        step = f"engine: step {number} of {len(spec.locks)}"
+        if lock.when == "torch-missing" and "torch" in inspect(python, []).packages:
+            progress(f"{step}: {lock.path.name} not needed, torch is installed")
             continue
-        progress(f"engine: {step}: installing {len(locked_names(lock.path))} pinned packages of {lock.path.name}")
-        _install(python, lock, stream, progress, step)
+        progress(f"{step}: installing {len(locked_names(lock.path))} pinned packages of {lock.path.name}")
+        try:
+            _install(python, lock, stream, progress, step)
+        except EngineError as error:
+            if lock.when != "if-found" or NOT_FOUND not in str(error):
+                raise
+            progress(
+                f"{step}: pip finds no {', '.join(locked_names(lock.path))} for this machine; taking the next lock"
+            )
 
 
 def _install(python: Path, lock: Lock, stream: IO[str], progress: Progress, step: str) -> None:
@@ -98,21 +106,16 @@ def _install(python: Path, lock: Lock, stream: IO[str], progress: Progress, step
 
     def watch(line: str) -> None:
         nonlocal seen
-        if line.startswith("Collecting "):
+        if line.startswith(("Collecting ", "Processing ")):
             seen += 1
             if seen % 20 == 0:
-                progress(f"engine: {step}: {seen} of {total} packages fetched")
+                progress(f"{step}: {seen} of {total} packages fetched")
         elif line.startswith("Installing collected packages"):
-            progress(f"engine: {step}: installing {seen} packages")
+            progress(f"{step}: unpacking {seen} packages")
 
     command = [str(python), "-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     command += ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "-r", str(lock.path)]
     _run(command, stream, lock.path.name, watch)
-
-
-def _torch_is_cpu_build(python: Path) -> bool:
-    version = inspect(python, []).packages.get("torch", "")
-    return "+cpu" in version
 
 
 def _run(command: list[str], stream: IO[str], what: str, watch: Callable[[str], None] | None = None) -> None:
