@@ -3,23 +3,29 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   document.documentElement.classList.remove("no-js");
 
-  // Arms: a toggle hides an arm in every figure, so that one choice holds for the whole page.
-  const show = (arm, shown) => {
-    for (const part of all(".drawing .arm")) if (part.dataset.arm === arm) part.classList.toggle("off", !shown);
-    for (const button of all("[data-toggle]")) {
-      if (button.dataset.toggle === arm) button.setAttribute("aria-pressed", String(shown));
+  // Arms: a toggle hides an arm in every figure of its group, so that one choice holds for all curves of the page.
+  const figuresOf = (group) => all(".figure[data-group]").filter((figure) => figure.dataset.group === group);
+  const show = (group, arm, shown) => {
+    for (const figure of figuresOf(group)) {
+      for (const part of all(".drawing .arm", figure)) if (part.dataset.arm === arm) part.classList.toggle("off", !shown);
+      for (const button of all("[data-toggle]", figure)) {
+        if (button.dataset.toggle === arm) button.setAttribute("aria-pressed", String(shown));
+      }
     }
   };
-  const arms = [...new Set(all("[data-toggle]").map((button) => button.dataset.toggle))];
-  const first = new Set(all("[data-toggle][data-first]").map((button) => button.dataset.toggle));
-  const showOnly = (chosen) => arms.forEach((arm) => show(arm, chosen.has(arm)));
-  for (const button of all("[data-toggle]")) {
-    button.addEventListener("click", () => show(button.dataset.toggle, button.getAttribute("aria-pressed") !== "true"));
+  for (const group of new Set(all(".figure[data-group]").map((figure) => figure.dataset.group))) {
+    const buttons = figuresOf(group).flatMap((figure) => all("[data-toggle]", figure));
+    const arms = new Set(buttons.map((button) => button.dataset.toggle));
+    const first = new Set(buttons.filter((button) => "first" in button.dataset).map((button) => button.dataset.toggle));
+    const showOnly = (chosen) => arms.forEach((arm) => show(group, arm, chosen.has(arm)));
+    for (const button of buttons) {
+      button.addEventListener("click", () => show(group, button.dataset.toggle, button.getAttribute("aria-pressed") !== "true"));
+    }
+    for (const button of figuresOf(group).flatMap((figure) => all("[data-show]", figure))) {
+      button.addEventListener("click", () => showOnly(button.dataset.show === "all" ? arms : first));
+    }
+    if (first.size && arms.size > first.size + 1) showOnly(first);
   }
-  for (const button of all("[data-show]")) {
-    button.addEventListener("click", () => showOnly(button.dataset.show === "all" ? new Set(arms) : first));
-  }
-  if (first.size && arms.length > first.size + 1) showOnly(first);
 
   // Tables: a heading sorts its column; what is not known stays last in both directions.
   const valueOf = (row, column) => row.cells[column].dataset.sort;

@@ -10,6 +10,9 @@ from reckoning.report.figures.model import Cast, key_of
 from reckoning.report.quantities import exact, finite
 from reckoning.report.tables import Table, table
 
+# Tables show what decisions are made on; every other metric is in the data that the page links and embeds.
+SHOWN = frozenset({"output_tok_s", "ttft_ms", "tpot_ms", "acceptance_length"})
+SHOWN_QUANTILES = frozenset({0.5, 0.9, 0.95, 0.99})
 METRIC_ORDER = ("output_tok_s", "ttft_ms", "tpot_ms", "acceptance_length", "energy_j_per_token")
 METRIC_HEADINGS = {
     "output_tok_s": "output tok/s",
@@ -61,7 +64,7 @@ def verdict_tables(findings: Mapping[str, Any], cast: Cast) -> list[Table]:
     }
     made = []
     for family, caption in families.items():
-        own = [one for one in findings.get("contrasts") or [] if one.get("family", "baseline") == family]
+        own = [one for one in _shown(findings, "contrasts") if one.get("family", "baseline") == family]
         for workload in dict.fromkeys(one["workload"] for one in own):
             rows = [{**one, "metric_words": _metric(one)} for one in own if one["workload"] == workload]
             made.append(table(f"{family}-{key_of(workload)}", f"{caption}, {workload}", rows, _contrast_columns(cast)))
@@ -73,7 +76,7 @@ def _contrast_columns(cast: Cast) -> list[column.Column]:
         column.arm("arm", "arm", cast),
         column.arm("reference", "reference", cast),
         column.whole("C", "concurrency"),
-        column.text("metric", "metric_words"),
+        column.text("metric", "metric_words", optional=True),
         column.measured("ratio", ("ratio", "low", "high"), "×"),
         column.whole("blocks (n)", "n"),
         column.probability("p (Holm)", "p_holm"),
@@ -92,8 +95,13 @@ def factor_table(findings: Mapping[str, Any], cast: Cast) -> Table:
             "metric_words": _metric(one),
         }
         for one in findings.get("factors") or []
+        if one.get("metric") == "output_tok_s"
     ]
-    columns = [column.text("change", "change"), column.text("kind", "kind"), *_contrast_columns(cast)[:-1]]
+    columns = [
+        column.text("change", "change"),
+        column.text("kind", "kind", optional=True),
+        *_contrast_columns(cast)[:-1],
+    ]
     return table(
         "factors", "Effects of single settings, of settings that changed together, and interactions", rows, columns
     )
@@ -107,7 +115,8 @@ def quantile_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     """Return the tail quantiles."""
     rows = [
         {**one, "quantile": f"p{exact(100 * one['q'])}", "metric_words": _metric(one)}
-        for one in findings.get("quantiles") or []
+        for one in _shown(findings, "quantiles")
+        if one["q"] in SHOWN_QUANTILES
     ]
     return table(
         "quantiles",
@@ -115,15 +124,15 @@ def quantile_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         rows,
         [
             column.arm("arm", "arm", cast),
-            column.text("workload", "workload"),
+            column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
-            column.text("metric", "metric_words"),
+            column.text("metric", "metric_words", optional=True),
             column.text("quantile", "quantile"),
             column.measured("value (ms)"),
             column.whole("launches (n)", "n"),
             column.whole("requests", "requests"),
             column.whole("timed out", "censored"),
-            column.text("state", "state"),
+            column.text("state", "state", optional=True),
         ],
     )
 
@@ -142,7 +151,7 @@ def speculation_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         [
             column.arm("arm", "arm", cast),
             column.arm("without", "reference", cast),
-            column.text("workload", "workload"),
+            column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
             column.measured("ratio", ("ratio", "low", "high"), "×"),
             column.whole("blocks (n)", "n"),
@@ -169,7 +178,7 @@ def published_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         [
             column.arm("arm", "arm", cast),
             column.whole("C", "concurrency"),
-            column.text("metric", "metric_words"),
+            column.text("metric", "metric_words", optional=True),
             column.text("published", "given"),
             column.measured("measured", ("measured", "low", "high")),
             column.measured("measured / published", ("ratio", "ratio_low", "ratio_high"), "×"),
@@ -189,9 +198,9 @@ def predicted_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         rows,
         [
             column.arm("arm", "arm", cast),
-            column.text("workload", "workload"),
+            column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
-            column.text("metric", "metric_words"),
+            column.text("metric", "metric_words", optional=True),
             column.number("predicted", "predicted"),
             column.measured("measured", ("measured", "low", "high")),
             column.number("measured / predicted", "ratio"),
@@ -211,9 +220,9 @@ def evidence_table(hypothesis: Mapping[str, Any], cast: Cast) -> Table:
         [
             column.arm("arm", "arm", cast),
             column.arm("reference", "reference", cast),
-            column.text("workload", "workload"),
+            column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
-            column.text("metric", "metric_words"),
+            column.text("metric", "metric_words", optional=True),
             column.measured("ratio", ("ratio", "low", "high"), "×"),
             column.whole("blocks (n)", "n"),
             column.probability("p", "p"),
@@ -224,16 +233,20 @@ def evidence_table(hypothesis: Mapping[str, Any], cast: Cast) -> Table:
 
 def variance_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     """Return the variance components."""
-    rows = [{**one, "metric_words": _metric(one)} for one in findings.get("variance") or []]
+    rows = [
+        {**one, "metric_words": _metric(one)}
+        for one in findings.get("variance") or []
+        if one.get("metric") == "output_tok_s"
+    ]
     return table(
         "variance",
         "Spread between launches and between repeats (standard deviation on the log scale)",
         rows,
         [
             column.arm("arm", "arm", cast),
-            column.text("workload", "workload"),
+            column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
-            column.text("metric", "metric_words"),
+            column.text("metric", "metric_words", optional=True),
             column.share("between launches", "sigma_launch"),
             column.share("between repeats", "sigma_repeat"),
             column.whole("launches", "launches"),
@@ -252,7 +265,7 @@ def exclusion_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         [
             column.arm("arm", "arm", cast),
             column.whole("block", "block"),
-            column.text("workload", "workload"),
+            column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
             column.whole("repeat", "repeat"),
             column.text("metric", "metric"),
@@ -269,7 +282,7 @@ def hours_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         findings.get("sample_hours") or [],
         [
             column.arm("arm", "arm", cast),
-            column.text("workload", "workload"),
+            column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
             column.whole("samples", "samples"),
             column.measured("hours", ("hours", "low", "high")),
@@ -287,13 +300,17 @@ def energy_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         findings.get("energy") or [],
         [
             column.arm("arm", "arm", cast),
-            column.text("workload", "workload"),
+            column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
             column.measured("J/token", ("energy_j_per_token", "low", "high")),
             column.whole("launches (n)", "n"),
             column.text("note", "note"),
         ],
     )
+
+
+def _shown(findings: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    return [one for one in findings.get(kind) or [] if one.get("metric") in SHOWN]
 
 
 def _metric(one: Mapping[str, Any]) -> str:

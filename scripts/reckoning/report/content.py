@@ -14,6 +14,17 @@ from reckoning.report.provenance import provenance_of
 from reckoning.report.quantities import count, duration, estimate, exact, finite, interval, percent, with_interval
 
 HEADLINES = 6
+# The first of each kind goes to the top of the page: what decides a deployment, then what explains it.
+HEADLINE_KINDS = (
+    "winner-throughput",
+    "winner-latency",
+    "speculation",
+    "negative",
+    "tie",
+    "crossover",
+    "factor",
+    "published",
+) + ("drift", "single-run", "refusal", "sample-hours", "variance", "energy")
 EMBEDDED_BYTES = 200_000
 USES = {"latency": "For interactive serving", "throughput": "For batch generation"}
 CATEGORIES = ("throughput", "verdicts", "latency", "speculation", "factors", "telemetry", "sureness", "comparison")
@@ -61,7 +72,7 @@ def content_of(found: Results, out: Path, config: str | None) -> dict[str, Any]:
     cast = view.cast_of(found, arms)
     devices, device = view.devices_of(found)
     figures = figures_of(found, cast, devices, device)
-    headlines = [_headline(one) for one in sorted(findings.get("findings") or [], key=lambda one: one.get("rank") or 0)]
+    headlines, others = headlines_of(findings)
     workloads = workloads_of(findings)
     return {
         "title": str(findings.get("title") or found.plan.get("title") or found.experiment),
@@ -77,8 +88,8 @@ def content_of(found: Results, out: Path, config: str | None) -> dict[str, Any]:
         "figures": figures,
         "chapters": _by_chapter(figures),
         "many_workloads": len(workloads) > 1,
-        "headlines": headlines[:HEADLINES],
-        "more_headlines": headlines[HEADLINES:],
+        "headlines": headlines,
+        "more_headlines": others,
         "no_findings": _why_none(findings),
         "recommendations": recommendations_of(findings, cast),
         "crossovers": findings.get("crossovers") or [],
@@ -88,6 +99,8 @@ def content_of(found: Results, out: Path, config: str | None) -> dict[str, Any]:
             {**one, "table": chapters.evidence_table(one, cast)} for one in findings.get("hypotheses") or []
         ],
         "engine_facts": groundwork.engine_facts(found),
+        "environment": groundwork.environment_findings(found),
+        "patches": groundwork.patch_rows(found),
         "tables": tables_of(found, cast),
         "config_option": _config_option(arms),
         "raw_files": _raw_files(found, out),
@@ -138,7 +151,7 @@ def facts_of(found: Results) -> list[tuple[str, str]]:
             else "",
         ),
         ("requests", exact(design.get("requests"))),
-        ("interval", percent(findings.get("confidence")) if findings.get("confidence") else ""),
+        ("confidence", percent(findings.get("confidence")) if findings.get("confidence") else ""),
         ("seed", str(plan.get("seed") or "")),
     ]
     return [(name, value) for name, value in facts if value and value != "–"]
@@ -152,13 +165,23 @@ def _by_chapter(figures: Sequence[Figure]) -> dict[str, Any]:
     return {**chapter, "first_figure": first}
 
 
+def headlines_of(findings: Mapping[str, Any]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the findings for the top of the page (one of a kind, winners of every workload) and all others, by rank."""
+    ranked = sorted(findings.get("findings") or [], key=lambda one: one.get("rank") or 0)
+    top = [one for one in ranked if str(one.get("kind")).startswith("winner-")]
+    for kind in HEADLINE_KINDS:
+        first = next((one for one in ranked if one.get("kind") == kind), None)
+        if first is not None and first not in top and len(top) < HEADLINES:
+            top.append(first)
+    return [_headline(one) for one in top], [_headline(one) for one in ranked if one not in top]
+
+
 def _headline(one: Mapping[str, Any]) -> dict[str, str]:
-    """Return a finding's sentence, and as evidence whatever of effect, interval and n the sentence itself does not say."""
+    """Return a finding's sentence, and how many launches it rests on where the sentence itself does not say it."""
     text = str(one.get("text") or "")
-    parts = []
-    if finite(one.get("n")) and "n =" not in text and "n=" not in text and "launch" not in text and "block" not in text:
-        parts.append(f"n = {exact(one['n'])} launches")
-    return {"text": text, "evidence": ", ".join(parts), "kind": str(one.get("kind") or "")}
+    says = any(word in text for word in ("n =", "n=", "launch", "block"))
+    evidence = "" if says or not finite(one.get("n")) else f"n = {count(one['n'], 'launch', 'launches')}"
+    return {"text": text, "evidence": evidence}
 
 
 def _why_none(findings: Mapping[str, Any]) -> str:
@@ -183,11 +206,25 @@ def recommendations_of(findings: Mapping[str, Any], cast: Cast) -> list[dict[str
                 "unit": one.get("unit") or "",
                 "evidence": ", ".join(part for part in evidence if part),
                 "text": one.get("text") or "",
+                "also": _also(one.get("also") or []),
                 "runner_up": _runner_up(one.get("runner_up"), cast),
                 "command": view.shell_lines(one["command"]) if one.get("command") else "",
             }
         )
     return cards
+
+
+def _also(others: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return the same arm's other metrics, those that a user feels."""
+    return [
+        (chapters.METRIC_HEADINGS[one["metric"]].partition(" (")[0], _with_unit(one))
+        for one in others
+        if one.get("metric") in chapters.SHOWN and finite(one.get("estimate")) is not None
+    ]
+
+
+def _with_unit(one: Mapping[str, Any]) -> str:
+    return with_interval(one.get("estimate"), one.get("low"), one.get("high"), str(one.get("unit") or ""))
 
 
 def _runner_up(one: Mapping[str, Any] | None, cast: Cast) -> str:

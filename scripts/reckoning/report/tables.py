@@ -62,31 +62,49 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """How one column is made: its heading with the unit, the cell of a record, and the keys it puts in the download."""
+    """How one column is made: its heading with the unit, the cell of a record, and the keys it puts in the download.
+
+    An `optional` column is left out of sight, and said in the caption, when all of its cells say the same.
+    """
 
     heading: str
     cell: Callable[[Mapping[str, Any]], Cell]
     keys: tuple[str, ...]
     numeric: bool = False
+    optional: bool = False
 
 
 def table(key: str, caption: str, records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> Table:
     """Return the table of some records (mappings as in findings.json)."""
     records = list(records)
     names = tuple(dict.fromkeys(name for column in columns for name in column.keys))
+    shown = [(column, [column.cell(record) for record in records]) for column in columns]
+    same = [cells[0].text for column, cells in shown if column.optional and len({cell.text for cell in cells}) == 1]
+    shown = [(column, cells) for column, cells in shown if _tells(column, cells)]
     return Table(
         key=key,
-        caption=caption,
-        columns=tuple(column.heading for column in columns),
-        numeric=tuple(column.numeric for column in columns),
-        rows=tuple(tuple(column.cell(record) for column in columns) for record in records),
+        caption=", ".join([caption, *filter(None, same)]),
+        columns=tuple(column.heading for column, _ in shown),
+        numeric=tuple(column.numeric for column, _ in shown),
+        rows=tuple(zip(*(cells for _, cells in shown), strict=True)) if records else (),
         data=FigureData(names, tuple(tuple(_flat(record.get(name)) for name in names) for record in records)),
     )
 
 
-def text(heading: str, key: str) -> Column:
+def _tells(column: Column, cells: Sequence[Cell]) -> bool:
+    """Say whether a column tells anything: not when every cell is empty, or an optional one repeats itself."""
+    texts = {cell.text for cell in cells}
+    return bool(texts - {"", UNKNOWN}) and not (column.optional and len(texts) == 1)
+
+
+def text(heading: str, key: str, *, optional: bool = False) -> Column:
     """A column of plain words."""
-    return Column(heading, lambda record: Cell(_words(record.get(key)), sort=_words(record.get(key)) or None), (key,))
+
+    def cell(record: Mapping[str, Any]) -> Cell:
+        words = _words(record.get(key))
+        return Cell(words, sort=words or None)
+
+    return Column(heading, cell, (key,), optional=optional)
 
 
 def code(heading: str, key: str) -> Column:

@@ -19,8 +19,8 @@ import matplotlib as mpl
 
 mpl.use("svg")
 import seaborn as sns
-from matplotlib.figure import Figure as Drawing  # noqa: E402
-from matplotlib.markers import MarkerStyle  # noqa: E402
+from matplotlib.figure import Figure as Drawing
+from matplotlib.markers import MarkerStyle
 
 from reckoning.report.palette import COLOURS, ArmLook
 
@@ -125,6 +125,7 @@ def drawing(
     }
     with mpl.rc_context(style):
         figure = Drawing(figsize=(sheet.width / 72, height / 72), dpi=72, layout="constrained")
+        figure.get_layout_engine().set(h_pad=6 / 72, w_pad=5 / 72, hspace=0.02)
         axes = figure.subplots(rows, columns, squeeze=False, **options)
         yield figure, axes
 
@@ -194,7 +195,8 @@ def _clean_element(element: ElementTree.Element, key: str, used: set[str]) -> No
         attributes["class"] = "arm"
         attributes["data-arm"] = name.removeprefix("arm:")
     if _XLINK in attributes:
-        attributes["href"] = f"#{key}-{attributes.pop(_XLINK).lstrip('#')}"
+        target = attributes.pop(_XLINK)
+        attributes["href"] = f"#{key}-{target[1:]}" if target.startswith("#") else target
     for attribute, value in list(attributes.items()):
         attributes[attribute] = _restyle(value, key) if attribute not in {"class", "data-arm", "id", "href"} else value
     if element.text and not element.text.strip():

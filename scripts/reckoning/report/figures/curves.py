@@ -41,6 +41,7 @@ def throughput_figure(workload: str, estimates: Sequence[Estimate], cast: Cast, 
         draw=lambda sheet: _draw(sheet, arms, cast),
         arms=tuple(arms),
         category="throughput",
+        group="curves",
     )
 
 

@@ -78,7 +78,7 @@ def factor_figure(workload: str, factors: Sequence[Mapping[str, Any]], cast: Cas
             f"Forest plot of the effect of {len(set(rows.values()))} settings on throughput on the workload "
             f"{workload}. "
         )
-        + "; ".join(f"{rows[id(one)]} at C={one['concurrency']}: {_amount(one)}" for one in shown[:12])
+        + "; ".join(f"{rows[id(one)].splitlines()[0]} at C={one['concurrency']}: {_amount(one)}" for one in shown[:12])
         + ".",
         data=FigureData(
             ("factor", "from", "to", "arm", "reference", *_COLUMNS),
@@ -99,8 +99,8 @@ def factor_figure(workload: str, factors: Sequence[Mapping[str, Any]], cast: Cas
 
 
 def factor_row(one: Mapping[str, Any], cast: Cast) -> str:
-    """Return the words for one factor effect: the arm that has the change, against which."""
-    return f"{cast.label(one['arm'])} / {cast.label(one['reference'])}"
+    """Return the words for one factor effect: what changed to what, and below it the arm that has the change over which."""
+    return f"{one['factor']}: {one.get('to') or 'not set'}\n{cast.label(one['arm'])} / {cast.label(one['reference'])}"
 
 
 def _ratio(one: Mapping[str, Any], row: str) -> Ratio:

@@ -41,6 +41,7 @@ def distribution_figure(workload: str, distributions: pd.DataFrame, cast: Cast) 
         draw=lambda sheet: _draw(sheet, curves, shown, cast),
         arms=tuple(slug for slug in cast.looks if (curves["arm"] == slug).any()),
         category="latency",
+        group="curves",
     )
 
 

@@ -11,7 +11,7 @@ from reckoning.report.figures.canvas import Sheet
 from reckoning.report.palette import ArmLook
 from reckoning.report.quantities import finite
 
-WIDE_PX = 760
+WIDE_PX = 900
 NARROW_PX = 340
 
 
@@ -33,7 +33,10 @@ class FigureData:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure. `draw` takes a sheet and returns SVG; `alt` says in words what a reader sees."""
+    """One figure. `draw` takes a sheet and returns SVG; `alt` says in words what a reader sees.
+
+    `group` names the figures whose arms a reader shows and hides together; without one there is nothing to hide.
+    """
 
     key: str
     title: str
@@ -44,6 +47,7 @@ class Figure:
     arms: tuple[str, ...] = ()
     category: str = "throughput"
     scope: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,15 @@ def pareto_figure(
         caption=(
             "Each mark is an arm at one level, with intervals both ways. Right is faster for one user "
             "(1000 / TPOT), up is more "
-            f"from one {device}. The dotted line joins the marks that no other beats on both."
+            f"from one {device}. The dotted line joins the marks that no other beats on both; their level "
+            "C is written beside them."
         ),
         alt=f"Scatter plot of {len(points)} marks on the workload {workload}. Not beaten on both axes: {best}.",
         data=_data(points, front, cast, device),
         draw=lambda sheet: _draw(sheet, points, front, cast, device),
         arms=tuple(slug for slug in cast.looks if any(point.arm == slug for point in points)),
         category="throughput",
+        group="curves",
     )
 
 
@@ -89,7 +91,7 @@ def _draw(sheet: Sheet, points: Sequence[Point], front: Sequence[Point], cast: C
         for slug in cast.looks:
             own = sorted((point for point in points if point.arm == slug), key=lambda one: one.level)
             if own:
-                _draw_arm(axes, slug, own, cast)
+                _draw_arm(axes, slug, own, front, cast)
         axes.plot(
             [one.user[0] for one in front],
             [one.device[0] for one in front],
@@ -107,7 +109,7 @@ def _draw(sheet: Sheet, points: Sequence[Point], front: Sequence[Point], cast: C
         return finish(figure, sheet)
 
 
-def _draw_arm(axes: Any, slug: str, own: Sequence[Point], cast: Cast) -> None:
+def _draw_arm(axes: Any, slug: str, own: Sequence[Point], front: Sequence[Point], cast: Cast) -> None:
     look = cast.look(slug)
     tone = colour(look)
     x, y = [one.user[0] for one in own], [one.device[0] for one in own]
@@ -121,7 +123,9 @@ def _draw_arm(axes: Any, slug: str, own: Sequence[Point], cast: Cast) -> None:
             tag(axes.plot(one.user[1:], [one.device[0]] * 2, color=tone, linewidth=1.2, zorder=4), slug)
         if one.device[1] is not None and one.device[2] is not None:
             tag(axes.plot([one.user[0]] * 2, one.device[1:], color=tone, linewidth=1.2, zorder=4), slug)
-    for one in {own[0], own[-1]}:
+    for one in front:
+        if one.arm != slug:
+            continue
         note = axes.annotate(
             f"C={one.level}", (one.user[0], one.device[0]), (5, 4), textcoords="offset points", fontsize=9.5
         )

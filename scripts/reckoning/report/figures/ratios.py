@@ -31,14 +31,15 @@ def draw_ratios(sheet: Sheet, ratios: Sequence[Ratio], cast: Cast, margin: float
     """Return the SVG of rows of ratios on a log axis, with the zone of equivalence within `margin` (a share) shaded."""
     panels = list(dict.fromkeys(one.panel for one in ratios))
     names = list(dict.fromkeys(one.row for one in ratios))
+    pitch = 30 if any("\n" in name for name in names) and not sheet.narrow else 18
     columns = min(2 if sheet.narrow else (4 if len(panels) == 4 else 3), len(panels))
     rows = math.ceil(len(panels) / columns)
-    height = rows * (17 * len(names) + 44) + 40
+    height = rows * (pitch * len(names) + 46) + 44
     with drawing(sheet, height, rows, columns, sharey=True, sharex=True) as (figure, grid):
         places = {name: place for place, name in enumerate(names)}
         cells = list(grid.flat)
         for axes, panel in zip(cells, panels, strict=False):
-            _frame(axes, panel, names, margin)
+            _frame(axes, panel, [name.splitlines()[-1] for name in names] if sheet.narrow else names, margin)
             for one in ratios:
                 if one.panel == panel:
                     _mark(axes, one, places[one.row], cast)

@@ -57,6 +57,7 @@ def speculation_figure(workload: str, entries: Sequence[Mapping[str, Any]], cast
         draw=lambda sheet: _draw(sheet, shown, cast),
         arms=tuple(one["arm"] for one in shown),
         category="speculation",
+        group="speculation",
     )
 
 

@@ -118,6 +118,7 @@ def order_figure(
         draw=lambda sheet: _draw_order(sheet, points, drift, cast),
         arms=tuple(slug for slug in cast.looks if any(arm == slug for _, _, arm, _ in points)),
         category="sureness",
+        group="curves",
     )
 
 
