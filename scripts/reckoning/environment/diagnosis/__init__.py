@@ -6,11 +6,35 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from reckoning.environment.diagnosis import architecture, build, driver, packages, proof, toolkit
+from reckoning.environment.diagnosis import (
+    architecture,
+    backends,
+    build,
+    caches,
+    driver,
+    gpus,
+    machine,
+    packages,
+    proof,
+    toolkit,
+    topology,
+)
 from reckoning.environment.finding import Finding, Level
 from reckoning.environment.scope import Scope
 
-CHECKS = (driver.check, toolkit.check, architecture.check, build.check, proof.check, packages.check)
+CHECKS = (
+    driver.check,
+    gpus.check,
+    toolkit.check,
+    architecture.check,
+    build.check,
+    proof.check,
+    packages.check,
+    backends.check,
+    topology.check,
+    caches.check,
+    machine.check,
+)
 _ORDER = (Level.FAIL, Level.WARN, Level.NOTE, Level.OK)
 
 
