@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+import pandas as pd
 
 from reckoning.analyse.compare import STATE_NOTES, Contrast, Estimate
 from reckoning.analyse.design import Arm
@@ -14,16 +16,15 @@ from reckoning.analyse.outside import Published
 from reckoning.analyse.recommend import recommendations
 from reckoning.analyse.refusals import refusals
 from reckoning.analyse.results import Results
-from reckoning.analyse.spread import DriftOf, QuantileOf, Spread
-from reckoning.analyse.statements import (
-    as_findings,
+from reckoning.analyse.sentences import (
     crossover_sentence,
     drift_sentence,
     factor_sentence,
     hours_sentence,
     speculation_sentence,
-    statements,
 )
+from reckoning.analyse.spread import DriftOf, QuantileOf, Spread
+from reckoning.analyse.statements import as_findings, statements
 
 SCHEMA_VERSION = 1
 
@@ -33,6 +34,7 @@ def findings_of(results: Results) -> dict[str, Any]:
     design, evidence = results.design, results.evidence
     refused = refusals(results)
     launches = evidence.launches
+    points = dict(iter(evidence.points.groupby(["arm", "workload", "concurrency"])))
     return {
         "schema_version": SCHEMA_VERSION,
         "experiment": design.experiment,
@@ -58,7 +60,7 @@ def findings_of(results: Results) -> dict[str, Any]:
             {"name": name, "concurrency": results.cells.levels(design.primary, name)} for name in design.workloads
         ],
         "arms": [_arm(arm, results) for arm in design.arms],
-        "estimates": [_estimate(e, results) for e in results.estimates],
+        "estimates": [_estimate(e, results, points) for e in results.estimates],
         "contrasts": [_contrast(c) for c in (*results.baseline, *results.best, *results.peak)],
         "variance": [_variance(s) for s in results.spreads],
         "drift": [_drift(d, results) for d in results.drifts],
@@ -124,19 +126,13 @@ def _place(arm: str, cell, metric: str) -> dict[str, Any]:
     return {"arm": arm, "workload": cell.workload, "concurrency": cell.concurrency, "metric": metric}
 
 
-def _estimate(estimate: Estimate, results: Results) -> dict[str, Any]:
+def _estimate(estimate: Estimate, results: Results, points: Mapping[tuple, pd.DataFrame]) -> dict[str, Any]:
     i = estimate.interval
-    points = results.evidence.points
-    here = points[
-        (points["arm"] == estimate.arm)
-        & (points["workload"] == estimate.cell.workload)
-        & (points["concurrency"] == estimate.cell.concurrency)
-    ]
+    here = points[estimate.arm, estimate.cell.workload, estimate.cell.concurrency]
     used = results.cells.values(estimate.metric, estimate.cell, estimate.arm)
     repeats = results.cells.of(estimate.metric)[estimate.cell][estimate.arm]
     launches = []
-    for block in sorted(here["block"].dropna().unique()):
-        block = int(block)
+    for block in sorted({int(block) for block in here["block"].dropna()}):
         if block in used:
             launches.append({"block": block, "value": used[block], "repeats": len(repeats[block]), "rankable": True})
             continue
@@ -261,7 +257,7 @@ def _factor(effect: FactorEffect, results: Results) -> dict[str, Any]:
         **_place(c.arm, c.cell, c.metric),
         "reference": c.reference,
         **_ratio(c),
-        "text": factor_sentence(effect, results.design),
+        "text": factor_sentence([effect], effect, results.design),
     }
 
 
@@ -396,8 +392,3 @@ def _energy(estimate: Estimate) -> dict[str, Any]:
         "n": i.n,
         "note": STATE_NOTES.get(i.state),
     }
-
-
-def by_launch(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return estimates without their launches, for a table."""
-    return [{key: value for key, value in row.items() if key not in {"launches", "flags"}} for row in rows]

@@ -63,7 +63,9 @@ def estimates(cells: Cells, design: Design) -> list[Estimate]:
     ]
 
 
-def compare(cells: Cells, design: Design, metric: str, cell: Cell, arm: str, reference: str, family: str) -> Contrast:
+def compare(  # noqa: PLR0917
+    cells: Cells, design: Design, metric: str, cell: Cell, arm: str, reference: str, family: str
+) -> Contrast:
     """Compare two arms at one cell; p_holm and the verdict come with `judged`."""
     pair = paired_ratio(cells.values(metric, cell, arm), cells.values(metric, cell, reference), design.confidence)
     return Contrast(arm, reference, cell, metric, family, pair)
@@ -124,7 +126,7 @@ def best_arm(cells: Cells, design: Design, metric: str, cell: Cell) -> str | Non
 
 
 def all_pairs(cells: Cells, design: Design, metric: str) -> list[Contrast]:
-    """Compare every two arms at every cell, the later arm of the plan against the earlier; one family over all of it."""
+    """Compare every two arms at every cell, the later arm of the plan against the earlier; one family over all."""
     family = [
         compare(cells, design, metric, cell, arm, reference, "best")
         for cell, arms in cells.of(metric).items()
@@ -136,7 +138,8 @@ def all_pairs(cells: Cells, design: Design, metric: str) -> list[Contrast]:
 def best_contrasts(cells: Cells, design: Design, metric: str, pairs: Sequence[Contrast]) -> list[Contrast]:
     """Return, for every cell, each arm against the best one there.
 
-    The best arm was picked by looking at the data, so the verdicts are adjusted over all pairs, from which it was picked.
+    The best arm was picked by looking at the data, so the verdicts are adjusted over all pairs, from which it was
+    picked.
     """
     found = []
     for cell in cells.of(metric):

@@ -68,7 +68,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Design:
-    """The experiment as the analysis sees it. `arms` in the order of the plan; `workloads` maps a name to its levels."""
+    """The experiment as the analysis sees it: `arms` in the order of the plan, `workloads` a name to its levels."""
 
     experiment: str
     title: str

@@ -36,8 +36,8 @@ class FactorEffect:
 def arm_factors(arm: Arm) -> dict[str, Any]:
     """Return an arm's settings, environment and patches as factors; settings that only make sense together are one.
 
-    A draft model, its block size and its algorithm are one decision, so are the sizes of a parallel layout when more than
-    one of them is given. The plan's own `factors`, when it names them, come first.
+    A draft model, its block size and its algorithm are one decision, so are the sizes of a parallel layout when more
+    than one of them is given. The plan's own `factors`, when it names them, come first.
     """
     if arm.factors:
         raw = dict(arm.factors)
@@ -48,7 +48,9 @@ def arm_factors(arm: Arm) -> dict[str, Any]:
 
 
 def factor_steps(design: Design, arms: Sequence[str]) -> tuple[list[FactorStep], list[tuple[str, str, list[str]]]]:
-    """Return the pairs of arms that differ in one decision, and (arm, baseline, changes) for those that differ in more."""
+    """Return the pairs of arms that differ in one decision, and (arm, baseline, changes) for those that differ in
+    more.
+    """
     factors = {slug: arm_factors(design.arm(slug)) for slug in arms}
     reduced = {slug: _grouped_values(values, factors) for slug, values in factors.items()}
     steps = single_steps(reduced)
@@ -193,7 +195,9 @@ def lead(contrast: Contrast, design: Design) -> int:
 
 
 def _shrinks(contrasts: Sequence[Contrast], design: Design) -> bool:
-    """True when the lead at the lowest or highest level is shown to be smaller than the largest lead (paired by block)."""
+    """True when the lead at the lowest or highest level is shown to be smaller than the largest lead (paired by
+    block).
+    """
     usable = [c for c in contrasts if c.pair.ratio is not None]
     if len(usable) < 2:
         return False
@@ -262,7 +266,7 @@ def speculation(cells: Cells, design: Design, estimates: Sequence[Estimate]) -> 
 
 
 def plain_counterpart(design: Design, arm: str) -> str | None:
-    """Return the runnable arm that differs from `arm` in the fewest things beside speculation, none if none is close."""
+    """Return the runnable arm that differs least from `arm` beside speculation; None when none is close."""
     own = arm_factors(design.arm(arm))
     scored = []
     for place, slug in enumerate(design.runnable):

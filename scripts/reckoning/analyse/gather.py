@@ -5,16 +5,17 @@ A point that was completed before its launch died was measured and stays rankabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from reckoning.analyse.design import Design
 from reckoning.analyse.evidence import Evidence, Launch, QuantileKey, points_frame
 from reckoning.analyse.exclusions import flags_of, point_reasons, value_reason
-from reckoning.analyse.requests import LaunchRequests, read_launch_requests
+from reckoning.analyse.requests import Distribution, LaunchRequests, read_launch_requests
 from reckoning.files import read_json
 from reckoning.statistics.quantiles import LaunchQuantile
 
@@ -61,7 +62,7 @@ def gather(results: Path, plan: Mapping[str, Any], design: Design, launches: lis
     rows: list[dict[str, Any]] = []
     exclusions: list[dict[str, Any]] = []
     quantiles: dict[QuantileKey, list[LaunchQuantile]] = {}
-    distributions: list[pd.DataFrame] = []
+    distributions: list[tuple[Launch, Distribution]] = []
     requests = failed = 0
     for launch in launches:
         folder = launch_folder(results, launch.arm, launch.block)
@@ -84,10 +85,30 @@ def gather(results: Path, plan: Mapping[str, Any], design: Design, launches: lis
         for (workload, level, metric), values in measured.quantiles.items():
             if (workload, level) in good:
                 quantiles[launch.arm, workload, level, metric, launch.block] = values
-        for frame in measured.distributions:
-            distributions.append(frame.assign(arm=launch.arm, block=launch.block))
-    table = pd.concat(distributions, ignore_index=True) if distributions else None
+        distributions += [(launch, item) for item in measured.distributions]
+    table = distributions_frame(distributions)
     return Evidence(points_frame(rows), tuple(launches), quantiles, table, tuple(exclusions), requests, failed)
+
+
+def distributions_frame(items: Sequence[tuple[Launch, Distribution]]) -> pd.DataFrame:
+    """Return the table `distributions`: one row per launch, level, metric and quantile."""
+    sizes = [item.q.size for _, item in items]
+
+    def column(values: list[Any]) -> np.ndarray:
+        return np.repeat(np.array(values, dtype=object if values and isinstance(values[0], str) else None), sizes)
+
+    return pd.DataFrame(
+        {
+            "arm": column([launch.arm for launch, _ in items]),
+            "workload": column([item.workload for _, item in items]),
+            "concurrency": column([item.concurrency for _, item in items]),
+            "metric": column([item.metric for _, item in items]),
+            "block": column([launch.block for launch, _ in items]),
+            "q": np.concatenate([item.q for _, item in items]) if items else [],
+            "value": np.concatenate([item.values for _, item in items]) if items else [],
+            "requests": column([item.total for _, item in items]),
+        }
+    )
 
 
 def _launch_reason(launch: Launch) -> str:
@@ -112,7 +133,7 @@ def _points(folder: Path) -> tuple[list[Mapping[str, Any]], str | None]:
 
 
 def _requests(folder: Path) -> tuple[LaunchRequests, str | None]:
-    nothing = LaunchRequests({}, {}, [], 0, 0)
+    nothing = LaunchRequests()
     path = folder / "requests.parquet"
     if not path.exists():
         return nothing, "no requests were recorded: latencies are unknown"

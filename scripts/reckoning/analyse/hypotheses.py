@@ -98,7 +98,16 @@ def _peak(cells: Cells, design: Design, metric: str, workload: str, arm: str) ->
     return pick(found, key=lambda values: sum(map(math.log, values.values())) / len(values))
 
 
-def _evidence(claim, design: Design, arm, reference, workload, level, metric, pair: PairedRatio) -> Evidence:  # noqa: PLR0917
+def _evidence(  # noqa: PLR0917
+    claim: Mapping[str, Any],
+    design: Design,
+    arm: str,
+    reference: str | None,
+    workload: str | None,
+    level: int | None,
+    metric: str,
+    pair: PairedRatio,
+) -> Evidence:
     margin = claim.get("margin")
     margin = design.equivalence_margin if margin is None else float(margin)
     holds = claim_holds(pair, str(claim.get("relation")), float(claim.get("ratio") or 1.0), margin, design.alpha)

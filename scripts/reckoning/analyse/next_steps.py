@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from reckoning.analyse.results import Results
 from reckoning.analyse.words import hours, list_of, percent
 from reckoning.statistics.contrasts import Verdict
+from reckoning.statistics.intervals import MINIMUM_LAUNCHES
 from reckoning.statistics.planning import half_width
 
 
@@ -36,81 +38,89 @@ def _fixes(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _blocks(results: Results) -> Iterator[dict[str, Any]]:
+    blocks = {block for _, _, block, _ in results.cells.entries(results.design.primary)}
+    per_block = results.cost.block_s
+    if not blocks:
+        yield _step("blocks", "Run the planned launches: nothing rankable has been measured.", None, per_block)
+    elif len(blocks) < MINIMUM_LAUNCHES:
+        lacking = MINIMUM_LAUNCHES - len(blocks)
+        text = (
+            f"Run {lacking} more block{'s' if lacking > 1 else ''}: {MINIMUM_LAUNCHES} are the minimum for an interval."
+        )
+        yield _step("blocks", text, "The first intervals and verdicts.", per_block * lacking if per_block else None)
+    else:
+        yield from _more_blocks(results, per_block, more=2)
+
+
+def _more_blocks(results: Results, per_block: float | None, more: int) -> Iterator[dict[str, Any]]:
     design = results.design
-    measured = [b for _, _, b, _ in results.cells.entries(design.primary)]
-    if not measured:
-        yield _step(
-            "blocks", "Run the planned launches: nothing rankable has been measured.", None, results.cost.block_s
-        )
-        return
-    present = len(set(measured))
-    if present < 3:
-        yield _step(
-            "blocks",
-            f"Run {3 - present} more block{'s' if present < 2 else ''}: {present} give{'s' if present == 1 else ''} no interval.",
-            "The first intervals and verdicts.",
-            results.cost.block_s * (3 - present) if results.cost.block_s else None,
-        )
-        return
-    open_pairs = [
-        c for c in results.baseline or results.best
+    undecided = [
+        _Open(c.arm, abs(math.log(c.pair.ratio)), float(np.std(c.pair.log_ratios, ddof=1)), c.pair.n)
+        for c in results.baseline or results.best
         if c.metric == design.primary and c.verdict is Verdict.INCONCLUSIVE and c.pair.state == "ok"
-    ]  # fmt: skip
-    if not open_pairs:
+    ]
+    if not undecided:
         return
-    more = 2
-    spreads = [float(np.std(c.pair.log_ratios, ddof=1)) for c in open_pairs]
-    now = float(
-        np.median([half_width(sd, c.pair.n, design.confidence) for sd, c in zip(spreads, open_pairs, strict=True)])
+    now = float(np.median([o.half_width(0, design.confidence) for o in undecided]))
+    later = float(np.median([o.half_width(more, design.confidence) for o in undecided]))
+    settled = [o for o in undecided if o.decided(more, design.confidence, design.equivalence_margin)]
+    cost = per_block * more if per_block else None
+    text = f"Run {more} more blocks." + (f" They cost about {hours(cost / 3600)}." if cost else "")
+    buys = (
+        f"The median interval of the {len(undecided)} open comparisons narrows from \u00b1{percent(now)} "
+        f"to \u00b1{percent(later)}"
     )
-    later = float(
-        np.median(
-            [half_width(sd, c.pair.n + more, design.confidence) for sd, c in zip(spreads, open_pairs, strict=True)]
-        )
-    )
-    settled = [
-        c for sd, c in zip(spreads, open_pairs, strict=True)
-        if _decided(abs(math.log(c.pair.ratio)), half_width(sd, c.pair.n + more, design.confidence), design.equivalence_margin)
-    ]  # fmt: skip
-    names = list_of(dict.fromkeys(design.name(c.arm) for c in settled[:4]))
-    cost = results.cost.block_s * more if results.cost.block_s else None
-    price = f" It costs about {hours(cost / 3600)}." if cost else ""
-    buys = f"The median interval of the {len(open_pairs)} open comparisons narrows from \u00b1{percent(now)} to \u00b1{percent(later)}"
+    names = list_of(list(dict.fromkeys(design.name(o.arm) for o in settled))[:4])
     buys += f"; {len(settled)} of them would be decided if their estimates hold ({names})." if settled else "."
-    yield _step("blocks", f"Run {more} more blocks.{price}", buys, cost)
+    yield _step("blocks", text, buys, cost)
 
 
-def _decided(effect: float, half: float, margin: float) -> bool:
-    return effect > half or effect + half < math.log1p(margin)
+@dataclass(frozen=True)
+class _Open:
+    """A comparison without a verdict: its effect and the spread of its block log-ratios over `n` blocks."""
+
+    arm: str
+    effect: float
+    sd: float
+    n: int
+
+    def half_width(self, more: int, confidence: float) -> float:
+        return half_width(self.sd, self.n + more, confidence)
+
+    def decided(self, more: int, confidence: float, margin: float) -> bool:
+        half = self.half_width(more, confidence)
+        return self.effect > half or self.effect + half < math.log1p(margin)
 
 
 def _repeats(results: Results) -> Iterator[dict[str, Any]]:
+    """Advise R*, but never fewer than two repeats: one cannot be told from the launch."""
     design = results.design
-    advised = [
-        s.advised_repeats for s in results.spreads if s.arm is None and s.metric == design.primary and s.advised_repeats
-    ]
+    pooled = [s.advised_repeats for s in results.spreads if s.arm is None and s.metric == design.primary]
+    advised = [r for r in pooled if r is not None]
     if not advised or not design.repeats:
         return
-    best = max(1, round(float(np.median(advised))))
-    if best == design.repeats:
+    best = float(np.median(advised))
+    plan = max(2, round(best))
+    if plan == design.repeats:
         return
-    direction = "more" if best > design.repeats else "fewer"
     yield _step(
         "repeats",
-        f"Plan {best} repeats per launch instead of {design.repeats}: R* from the spreads and the costs of this run is "
-        f"{np.median(advised):.1f} (median over levels).",
-        f"The narrowest interval for the same time; {direction} repeats, and the time goes into launches where they matter.",
+        f"Plan {plan} repeats per launch instead of {design.repeats}: R* from the spreads and the costs of this run is "
+        f"{best:.1f} (median over levels).",
+        "The narrowest intervals for the same time.",
     )
 
 
 def _levels(results: Results) -> Iterator[dict[str, Any]]:
+    wanted: dict[tuple[str, int], list[str]] = {}
     for found in results.crossovers:
         for bracket in found.crossover.brackets:
             middle = round(math.sqrt(bracket.low * bracket.high))
-            if bracket.low < middle < bracket.high:
+            measured = middle in found.levels
+            if bracket.low < middle < bracket.high and not measured:
                 arms = f"{results.design.name(found.arm)} and {results.design.name(found.reference)}"
-                yield _step(
-                    "levels",
-                    f"Measure C={middle} ({found.workload}) as well.",
-                    f"It halves the bracket in which {arms} cross ({bracket.low} to {bracket.high}).",
-                )
+                place = f"{arms} cross ({bracket.low} to {bracket.high})"
+                wanted.setdefault((found.workload, middle), []).append(place)
+    for (workload, level), places in wanted.items():
+        text = f"Measure C={level} ({workload}) as well."
+        yield _step("levels", text, f"It halves the bracket in which {list_of(places)}.")

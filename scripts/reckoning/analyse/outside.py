@@ -92,7 +92,9 @@ def read_published(path: Path) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class SampleHours:
-    """Hours to generate `samples` samples of the observed length, from launch values of tokens per sample / throughput."""
+    """Hours to generate `samples` samples of the observed length, from launch values of tokens per sample /
+    throughput.
+    """
 
     arm: str
     cell: Cell
@@ -102,7 +104,9 @@ class SampleHours:
 
 
 def sample_hours(evidence: Evidence, cells: Cells, design: Design) -> list[SampleHours]:
-    """Return the hours at each arm's best level per workload; needs `samples` in the design and the tokens per request."""
+    """Return the hours at each arm's best level per workload; needs `samples` in the design and the tokens per
+    request.
+    """
     from reckoning.analyse.compare import peak_levels
 
     if not design.samples:

@@ -47,9 +47,10 @@ def _recommend(results: Results, winner: Winner) -> dict[str, Any]:
     base = {"use": winner.use, "workload": winner.workload, "metric": design.primary, "unit": metric.unit}
     if winner.arm is None:
         return {
-            **base, "concurrency": None, "arm": None, "name": None, "command": None, "estimate": None, "low": None,
+            **base,
+            "concurrency": None, "arm": None, "name": None, "command": None, "estimate": None, "low": None,
             "high": None, "n": 0, "certainty": "none", "tied_with": [], "runner_up": None, "also": [],
-            "text": f"No arm can be recommended for {USES[winner.use]} ({winner.workload}): nothing rankable was measured.",
+            "text": f"No arm can be recommended for {USES[winner.use]} ({winner.workload}): no point is rankable.",
         }  # fmt: skip
     found = winner.estimate.interval
     runner = winner.others[0] if winner.others else None

@@ -1,4 +1,6 @@
-"""What the data cannot say, in plain words: one entry per kind and place, so that silence is never mistaken for a result."""
+"""What the data cannot say, in plain words: one entry per kind and place, so that silence is never mistaken for a
+result.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def _intervals(results: Results) -> Iterator[Refusal]:
     texts = {
         "single-run": "rests on one launch: a single run has no interval, and no verdict is given.",
         "two-runs": "rests on two launches: three are the minimum for an interval, so no verdict is given.",
-        "zero-spread": "has exactly equal values in all launches: that is a warning about the measurement, not certainty.",
+        "zero-spread": "has equal values in all launches: that is a warning about the measurement, not certainty.",
     }
     codes = {"single-run": "single-run", "two-runs": "two-runs", "zero-spread": "zero-variance"}
     for state, text in texts.items():
@@ -69,7 +71,7 @@ def _intervals(results: Results) -> Iterator[Refusal]:
         yield Refusal(
             "no-repeats",
             "experiment",
-            "No launch has two repeats of a level, so the spread between launches cannot be told from that between repeats.",
+            "No launch has two repeats of a level, so launches and repeats cannot be told apart in the spread.",
         )
 
 
@@ -84,8 +86,8 @@ def _coverage(results: Results) -> Iterator[Refusal]:
             yield Refusal(
                 "unequal-blocks",
                 arm,
-                f"{design.name(arm)} has no rankable point in block {list_of(map(str, lost))}: it is compared only over the "
-                "blocks that both sides have, and nothing is filled in.",
+                f"{design.name(arm)} has no rankable point in block {list_of(map(str, lost))}: it is compared over "
+                "the blocks that both sides have, and nothing is filled in.",
             )
     for workload, levels in design.workloads.items():
         for arm in blocks_of:

@@ -11,10 +11,11 @@ import pandas as pd
 from reckoning.analyse.cells import Cell, Cells
 from reckoning.analyse.design import Design
 from reckoning.analyse.evidence import QUANTILES, Evidence, Launch
-from reckoning.statistics.drift import Drift, drift_slope
+from reckoning.statistics.drift import Drift, OrderedLog, drift_slope
 from reckoning.statistics.intervals import Interval, launch_interval
 from reckoning.statistics.planning import best_repeats
-from reckoning.statistics.variance import VarianceComponents, variance_components
+from reckoning.statistics.quantiles import LaunchQuantile, requests_needed
+from reckoning.statistics.variance import LaunchLogs, VarianceComponents, variance_components
 
 
 @dataclass(frozen=True)
@@ -63,17 +64,19 @@ def spreads(cells: Cells, design: Design, cost: Costs) -> list[Spread]:
     found = []
     for metric in design.compared:
         for cell, arms in cells.of(metric).items():
-            pooled = [list(blocks.values()) for blocks in arms.values()]
+            pooled = [LaunchLogs(arm, block, logs) for arm, blocks in arms.items() for block, logs in blocks.items()]
             found.append(_spread(None, cell, metric, pooled, design, cost))
             if metric == design.primary and len(arms) > 1:
-                found += [
-                    _spread(arm, cell, metric, [list(blocks.values())], design, cost) for arm, blocks in arms.items()
-                ]
+                for arm in arms:
+                    own = [launch for launch in pooled if launch.arm == arm]
+                    found.append(_spread(arm, cell, metric, own, design, cost))
     return found
 
 
-def _spread(arm: str | None, cell: Cell, metric: str, groups, design: Design, cost: Costs) -> Spread:
-    parts = variance_components(groups, design.confidence)
+def _spread(  # noqa: PLR0917
+    arm: str | None, cell: Cell, metric: str, launches: Sequence[LaunchLogs], design: Design, cost: Costs
+) -> Spread:
+    parts = variance_components(launches, design.confidence)
     advised = None
     if parts.sigma_launch and parts.sigma_repeat is not None and cost.launch_s and cost.repeat_s:
         advised = best_repeats(parts.sigma_launch, parts.sigma_repeat, cost.launch_s, cost.repeat_s)
@@ -95,10 +98,7 @@ def drifts(cells: Cells, design: Design) -> list[DriftOf]:
     for metric in design.compared:
         rows = _ordered(cells, metric)
         if rows:
-            drift = drift_slope(
-                [r.order for r in rows], [r.key for r in rows], [r.arm for r in rows], [r.log for r in rows],
-                design.confidence,
-            )  # fmt: skip
+            drift = drift_slope(rows, design.confidence)
             found.append(DriftOf(metric, drift, _drift_verdict(drift, design)))
     return found
 
@@ -113,22 +113,9 @@ def _drift_verdict(drift: Drift, design: Design) -> str:
     return "no-drift-seen" if inside else "inconclusive"
 
 
-@dataclass(frozen=True)
-class _Row:
-    arm: str
-    block: int
-    cell: Cell
-    order: int
-    log: float
-
-    @property
-    def key(self) -> tuple[str, Cell]:
-        return self.arm, self.cell
-
-
-def _ordered(cells: Cells, metric: str) -> list[_Row]:
+def _ordered(cells: Cells, metric: str) -> list[OrderedLog]:
     return [
-        _Row(arm, block, cell, cells.orders[arm, block], float(logs.mean()))
+        OrderedLog(arm, block, cell, cells.orders[arm, block], float(logs.mean()))
         for cell, arm, block, logs in cells.entries(metric)
         if (arm, block) in cells.orders
     ]
@@ -181,7 +168,9 @@ def quantiles_over_launches(evidence: Evidence, design: Design) -> list[Quantile
     return found
 
 
-def _quantile(arm: str, cell: Cell, metric: str, q: float, launches: Sequence, design: Design) -> QuantileOf:
+def _quantile(  # noqa: PLR0917
+    arm: str, cell: Cell, metric: str, q: float, launches: Sequence[LaunchQuantile], design: Design
+) -> QuantileOf:
     requests = sum(launch.requests for launch in launches)
     fewest = min((launch.requests for launch in launches), default=None)
     censored = sum(launch.censored for launch in launches)
@@ -191,10 +180,13 @@ def _quantile(arm: str, cell: Cell, metric: str, q: float, launches: Sequence, d
     name = f"p{q * 100:g}"
     if lost:
         empty = Interval(None, None, None, len(launches), None, "no-data")
-        note = f"in {len(lost)} of {len(launches)} launches {name} lies among requests that timed out: it is longer than they waited"
+        note = (
+            f"in {len(lost)} of {len(launches)} launches {name} lies among requests that timed out: "
+            "it is longer than they waited"
+        )
         return QuantileOf(arm, cell, metric, q, empty, requests, fewest, censored, "censored", note)
     if few or not known:
-        need = {0.5: 10, 0.9: 50, 0.99: 500}.get(q)
+        need = requests_needed(q)
         note = f"{name} needs {need} observations in every launch, the smallest has {fewest}"
         empty = Interval(None, None, None, len(launches), None, "no-data")
         return QuantileOf(arm, cell, metric, q, empty, requests, fewest, censored, "too-few-requests", note)

@@ -6,28 +6,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reckoning.analyse import sentences
+from reckoning.analyse.cells import Cell
 from reckoning.analyse.compare import Contrast
-from reckoning.analyse.design import Design
-from reckoning.analyse.effects import CrossoverOf, FactorEffect, Speculation
-from reckoning.analyse.outside import SampleHours
+from reckoning.analyse.effects import FactorEffect
 from reckoning.analyse.recommend import winner_sentence
 from reckoning.analyse.refusals import Refusal
 from reckoning.analyse.results import Results
-from reckoning.analyse.spread import DriftOf
-from reckoning.analyse.words import hours, list_of, number, percent, ratio_range
-from reckoning.statistics.contrasts import Verdict
+from reckoning.analyse.words import number
+from reckoning.statistics.contrasts import PairedRatio, Verdict
+from reckoning.statistics.intervals import Interval
 
 RANKS = {
-    "winner-throughput": 100, "winner-latency": 110, "failed-arm": 200, "hypothesis": 300, "crossover": 400, "tie": 450,
-    "factor": 500, "interaction": 550, "speculation": 580, "negative": 600, "contrast": 650, "sample-hours": 700,
-    "published": 720, "energy": 740, "drift": 800, "variance": 820, "quantile": 850, "single-run": 50, "refusal": 900,
+    "single-run": 50, "winner-throughput": 100, "winner-latency": 110, "failed-arm": 200, "hypothesis": 300,
+    "crossover": 400, "tie": 450, "factor": 500, "interaction": 550, "speculation": 580, "negative": 600,
+    "sample-hours": 700, "published": 720, "energy": 740, "drift": 800, "variance": 820, "refusal": 900,
 }  # fmt: skip
-"""Importance of a kind before the size of its effect; numbers of `Statement.weight` below 50 order inside a kind."""
+"""Where a kind stands; `Statement.weight` (below 50) moves a statement up inside its kind."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One finding. `effect` is a ratio (or a value in the metric's unit for winners), `scope` says what it speaks of."""
+    """One finding. `effect` is a ratio, or for winners a value in the metric's unit; the rest of it is the scope."""
 
     kind: str
     text: str
@@ -72,262 +72,196 @@ def as_findings(found: Sequence[Statement]) -> list[dict[str, Any]]:
     ]
 
 
+def _values(pair: PairedRatio | None) -> dict[str, Any]:
+    return {} if pair is None else {"effect": pair.ratio, "low": pair.low, "high": pair.high, "n": pair.n}
+
+
+def _estimate(interval: Interval) -> dict[str, Any]:
+    return {"effect": interval.estimate, "low": interval.low, "high": interval.high, "n": interval.n}
+
+
+def _at(cell: Cell, metric: str) -> dict[str, Any]:
+    return {"workload": cell.workload, "concurrency": cell.concurrency, "metric": metric}
+
+
+def _by_pair(contrasts: Iterable[Contrast]) -> dict[tuple[str, str, str], list[Contrast]]:
+    groups: dict[tuple[str, str, str], list[Contrast]] = {}
+    for contrast in contrasts:
+        groups.setdefault((contrast.arm, contrast.reference, contrast.cell.workload), []).append(contrast)
+    return groups
+
+
 def _winners(results: Results) -> Iterator[Statement]:
     for winner in results.winners:
-        if winner.arm is None:
-            continue
-        i = winner.estimate.interval
-        others = (winner.others[0].arm,) if winner.others else ()
-        yield Statement(
-            f"winner-{winner.use}", winner_sentence(results, winner), winner.certainty, i.estimate, i.low, i.high, i.n,
-            (winner.arm, *(winner.tied or others)), winner.workload, winner.cell.concurrency, results.design.primary,
-        )  # fmt: skip
+        if winner.arm is not None:
+            others = winner.tied or ((winner.others[0].arm,) if winner.others else ())
+            yield Statement(
+                f"winner-{winner.use}",
+                winner_sentence(results, winner),
+                winner.certainty,
+                arms=(winner.arm, *others),
+                **_estimate(winner.estimate.interval),
+                **_at(winner.cell, results.design.primary),
+            )
 
 
 def _failed(results: Results) -> Iterator[Statement]:
-    design = results.design
-    for arm in design.arms:
+    for arm in results.design.arms:
         if arm.status != "runnable":
             word = "was rejected by the plan" if arm.status == "rejected" else "is not available here"
-            yield Statement(
-                "failed-arm", f"{arm.name} {word}: {arm.reason or 'no reason given'}", arm.status, arms=(arm.slug,)
-            )
+            text = f"{arm.name} {word}: {(arm.reason or 'no reason given').rstrip('.')}."
+            yield Statement("failed-arm", text, arm.status, arms=(arm.slug,))
             continue
-        launches = [x for x in results.evidence.launches if x.arm == arm.slug]
-        failed = [x for x in launches if x.status == "failed"]
+        launches = [launch for launch in results.evidence.launches if launch.arm == arm.slug]
+        failed = [launch for launch in launches if launch.status == "failed"]
         if failed:
             failure = failed[0].failure or {}
-            cause = failure.get("cause") or failure.get("class") or "no cause recorded"
-            remedy = f" Remedy: {failure['remedy']}" if failure.get("remedy") else ""
-            text = f"{arm.name} failed in {len(failed)} of {len(launches)} launches: {str(cause).rstrip('.')}.{remedy}"
+            cause = str(failure.get("cause") or failure.get("class") or "no cause recorded").rstrip(".")
+            remedy = f" Remedy: {str(failure['remedy']).rstrip('.')}." if failure.get("remedy") else ""
+            text = f"{arm.name} failed in {len(failed)} of {len(launches)} launches: {cause}.{remedy}"
             weight = 20 if len(failed) == len(launches) else 10
             yield Statement("failed-arm", text, "failed", n=len(failed), arms=(arm.slug,), weight=weight)
 
 
 def _hypotheses(results: Results) -> Iterator[Statement]:
     for answer in results.hypotheses:
-        arms = tuple(dict.fromkeys(e.arm for e in answer.evidence))
         known = [e.pair for e in answer.evidence if e.pair is not None and e.pair.ratio is not None]
-        one = known[0] if len(known) == 1 else None
         text = f"{answer.id} ({answer.text.rstrip('.')}): {answer.sentence[0].lower()}{answer.sentence[1:]}"
-        yield Statement(
-            "hypothesis", text, answer.verdict, one.ratio if one else None, one.low if one else None,
-            one.high if one else None, one.n if one else None, arms,
-        )  # fmt: skip
+        arms = tuple(dict.fromkeys(e.arm for e in answer.evidence))
+        values = _values(known[0] if len(known) == 1 else None)
+        yield Statement("hypothesis", text, answer.verdict, arms=arms, **values)
 
 
 def _crossovers(results: Results) -> Iterator[Statement]:
     for found in results.crossovers:
-        if found.crossover.answer == "inconclusive":
-            continue
-        yield Statement(
-            "crossover", crossover_sentence(found, results.design), found.crossover.answer, arms=(found.arm, found.reference),
-            workload=found.workload, metric=results.design.primary, weight=40 if found.crossover.brackets else 0,
-        )  # fmt: skip
-
-
-def crossover_sentence(found: CrossoverOf, design: Design) -> str:
-    """Return where the lead changes, in one sentence."""
-    arm, reference = design.name(found.arm), design.name(found.reference)
-    lowest, highest = found.levels[0], found.levels[-1]
-    crossover = found.crossover
-    if crossover.answer == "crosses":
-        parts = []
-        for bracket in crossover.brackets:
-            below, above = (arm, reference) if bracket.lead_below > 0 else (reference, arm)
-            parts.append(f"{below} leads up to C={bracket.low} and {above} from C={bracket.high}")
-        return f"{arm} and {reference} ({found.workload}) cross: {'; '.join(parts)}."
-    leader, other = (arm, reference) if crossover.lead > 0 else (reference, arm)
-    if crossover.answer == "never":
-        return f"{leader} leads {other} ({found.workload}) at every measured level from C={lowest} to C={highest}: they never cross."
-    if crossover.answer == "not-in-range":
-        return (
-            f"{leader} leads {other} ({found.workload}) wherever a lead is shown between C={lowest} and C={highest}; "
-            "a crossing is not in the measured range."
-        )
-    return f"Neither {arm} nor {reference} ({found.workload}) is shown to lead at any level from C={lowest} to C={highest}."
+        if found.crossover.answer != "inconclusive":
+            yield Statement(
+                "crossover",
+                sentences.crossover_sentence(found, results.design),
+                found.crossover.answer,
+                arms=(found.arm, found.reference),
+                workload=found.workload,
+                metric=results.design.primary,
+                weight=40 if found.crossover.brackets else 0,
+            )
 
 
 def _ties(results: Results) -> Iterator[Statement]:
-    design, seen = results.design, set()
-    groups: dict[tuple[str, ...], list[Contrast]] = {}
+    """Pairs with the verdict equivalent, from the comparisons with the best arm and with the baseline, once each."""
+    design = results.design
+    ties: dict[tuple, Contrast] = {}
     for contrast in [*results.best, *results.baseline]:
-        key = (frozenset({contrast.arm, contrast.reference}), contrast.cell)
-        if contrast.metric == design.primary and contrast.verdict is Verdict.EQUIVALENT and key not in seen:
-            seen.add(key)
-            pair = tuple(sorted((contrast.arm, contrast.reference)))
-            groups.setdefault((*pair, contrast.cell.workload), []).append(contrast)
-    for (_, _, workload), contrasts in groups.items():
+        if contrast.metric == design.primary and contrast.verdict is Verdict.EQUIVALENT:
+            ties.setdefault((*sorted((contrast.arm, contrast.reference)), contrast.cell), contrast)
+    groups: dict[tuple, list[Contrast]] = {}
+    for (one, other, cell), contrast in ties.items():
+        groups.setdefault((one, other, cell.workload), []).append(contrast)
+    for contrasts in groups.values():
         first = contrasts[0]
-        arms = (first.arm, first.reference)
-        levels = list_of(f"C={c.cell.concurrency}" for c in sorted(contrasts, key=lambda c: c.cell))
-        margin = percent(design.equivalence_margin)
-        text = f"{design.name(first.arm)} and {design.name(first.reference)} are equivalent within {margin} at {levels} ({workload})"
-        one = first.pair if len(contrasts) == 1 else None
-        detail = f": {ratio_range(one.ratio, one.low, one.high)}, n={one.n} blocks." if one else "."
+        one = len(contrasts) == 1
         yield Statement(
-            "tie", text + detail, "equivalent", one.ratio if one else None, one.low if one else None,
-            one.high if one else None, first.pair.n, arms, workload, first.cell.concurrency if one else None, design.primary,
+            "tie",
+            sentences.tie_sentence(contrasts, design),
+            "equivalent",
+            arms=(first.arm, first.reference),
             weight=min(len(contrasts), 40),
-        )  # fmt: skip
+            **(_values(first.pair) if one else {"n": min(c.pair.n for c in contrasts)}),
+            **{**_at(first.cell, design.primary), "concurrency": first.cell.concurrency if one else None},
+        )
 
 
 def _factors(results: Results) -> Iterator[Statement]:
-    design = results.design
+    """Every step, and interplay of two, that has a verdict at some level; combined steps are no finding."""
     groups: dict[tuple, list[FactorEffect]] = {}
-    for effect in results.factors:
-        c = effect.contrast
-        if c.metric == design.primary:
-            key = (effect.kind, effect.factor, effect.before, effect.after, c.arm, c.reference, c.cell.workload)
-            groups.setdefault(key, []).append(effect)
-    for (kind, *_), effects in groups.items():
-        shown = [
-            e for e in effects if e.contrast.verdict not in {Verdict.INCONCLUSIVE, Verdict.NONE, Verdict.SINGLE_RUN}
-        ]
-        if not shown or kind == "combined":
+    for e in results.factors:
+        c = e.contrast
+        if c.metric == results.design.primary and e.kind != "combined":
+            key = (e.kind, e.factor, e.before, e.after, c.arm, c.reference, c.cell.workload)
+            groups.setdefault(key, []).append(e)
+    silent = {Verdict.INCONCLUSIVE, Verdict.NONE, Verdict.SINGLE_RUN}
+    for effects in groups.values():
+        shown = [e for e in effects if e.contrast.verdict not in silent]
+        if not shown:
             continue
-        strongest = max(shown, key=lambda e: abs(sum(e.contrast.pair.log_ratios)))
+        strongest = max(shown, key=lambda e: _size(e.contrast))
         c = strongest.contrast
         yield Statement(
-            "interaction" if kind == "interaction" else "factor", _factor_text(effects, strongest, design), str(c.verdict),
-            c.pair.ratio, c.pair.low, c.pair.high, c.pair.n, (c.arm, c.reference), c.cell.workload,
-            c.cell.concurrency, c.metric, weight=min(40.0, 20 * abs(sum(c.pair.log_ratios) / c.pair.n)),
-        )  # fmt: skip
-
-
-def _factor_text(effects: Sequence[FactorEffect], strongest: FactorEffect, design: Design) -> str:
-    c = strongest.contrast
-    change = ratio_range(c.pair.ratio, c.pair.low, c.pair.high)
-    rest = [e for e in effects if e is not strongest]
-    others = "; ".join(
-        f"C={e.contrast.cell.concurrency} {_brief(e.contrast)}" for e in sorted(rest, key=lambda e: e.contrast.cell)[:6]
-    )
-    others = f" Other levels: {others}." if others else ""
-    if strongest.kind == "interaction":
-        return (
-            f"{strongest.factor} ({c.cell.workload}): together they give {change} of what their separate effects multiply to "
-            f"at C={c.cell.concurrency} (n={c.pair.n} blocks).{others}"
+            "interaction" if strongest.kind == "interaction" else "factor",
+            sentences.factor_sentence(effects, strongest, results.design),
+            str(c.verdict),
+            arms=(c.arm, c.reference),
+            weight=min(40.0, 20 * _size(c)),
+            **_values(c.pair),
+            **_at(c.cell, c.metric),
         )
-    return (
-        f"{strongest.factor} from {strongest.before} to {strongest.after} ({design.name(c.arm)} against "
-        f"{design.name(c.reference)}, {c.cell.workload}): {change} {design.metrics[c.metric].label.lower()} at "
-        f"C={c.cell.concurrency} (n={c.pair.n} blocks).{others}"
-    )
 
 
-def factor_sentence(effect: FactorEffect, design: Design) -> str:
-    """Return one effect at one level as a sentence."""
-    return _factor_text([effect], effect, design) if effect.contrast.pair.ratio else "No block has both arms."
-
-
-def _brief(contrast: Contrast) -> str:
-    return f"{ratio_range(contrast.pair.ratio, None, None)} ({contrast.verdict})" if contrast.pair.ratio else "no value"
+def _size(contrast: Contrast) -> float:
+    return abs(sum(contrast.pair.log_ratios)) / contrast.pair.n
 
 
 def _speculation(results: Results) -> Iterator[Statement]:
     for found in results.speculation:
-        contrasts = [c for c, _, _ in found.levels if c is not None and c.pair.ratio]
-        best = max(contrasts, key=lambda c: c.pair.ratio) if contrasts else None
-        pair = best.pair if best else None
+        known = [c for c, _, _ in found.levels if c is not None and c.pair.ratio]
+        best = max(known, key=lambda c: c.pair.ratio) if known else None
         yield Statement(
-            "speculation", speculation_sentence(found, results.design), "pays" if found.pays_at else "not-shown",
-            pair.ratio if pair else None, pair.low if pair else None, pair.high if pair else None, pair.n if pair else None,
-            (found.arm, *([found.reference] if found.reference else [])), found.workload, None, results.design.primary,
-        )  # fmt: skip
-
-
-def speculation_sentence(found: Speculation, design: Design) -> str:
-    """Return where speculation pays, where it stops, and the acceptance length, in one or two sentences."""
-    arm = design.name(found.arm)
-    lengths = [
-        f"{number(e.interval.estimate, e.interval.low, e.interval.high)} at C={level}"
-        for _, e, level in found.levels
-        if e is not None
-    ]
-    accepted = f" Acceptance length {list_of(lengths[:3])}." if lengths else " The acceptance length is not known."
-    weak = [level for _, e, level in found.levels if e is not None and e.interval.estimate <= 1.05]
-    if weak:
-        accepted += (
-            f" At {list_of(f'C={x}' for x in weak)} speculation is not effective: almost no draft token is accepted."
+            "speculation",
+            sentences.speculation_sentence(found, results.design),
+            "pays" if found.pays_at else "not-shown",
+            arms=tuple(filter(None, (found.arm, found.reference))),
+            workload=found.workload,
+            metric=results.design.primary,
+            **_values(best.pair if best else None),
         )
-    if found.reference is None:
-        return f"{arm} ({found.workload}) has no counterpart without speculation, so its gain is not known.{accepted}"
-    reference = design.name(found.reference)
-    if found.pays_at:
-        shown = next(c for c, _, level in found.levels if level == found.pays_at[0])
-        text = (
-            f"{arm} pays at {list_of(f'C={x}' for x in found.pays_at)} ({found.workload}): "
-            f"{ratio_range(shown.pair.ratio, shown.pair.low, shown.pair.high)} against {reference} at C={found.pays_at[0]}"
-        )
-        text += f"; it stops paying between C={found.stops[0]} and C={found.stops[1]}." if found.stops else "."
-        return text + accepted
-    slower = [level for c, _, level in found.levels if c is not None and c.verdict is Verdict.SLOWER]
-    if slower:
-        return f"{arm} is slower than {reference} at {list_of(f'C={x}' for x in slower)} ({found.workload}) and pays nowhere.{accepted}"
-    return f"{arm} is not shown to pay against {reference} at any level ({found.workload}).{accepted}"
 
 
 def _negative(results: Results) -> Iterator[Statement]:
-    """An arm that is shown slower than its nearest relative, or than the baseline, at every level where both ran."""
-    design = results.design
-    singles = [e.contrast for e in results.factors if e.kind == "single" and e.contrast.metric == design.primary]
-    seen: set[tuple[str, str]] = set()
-    for pool in (singles, [c for c in results.baseline if c.metric == design.primary]):
-        groups: dict[tuple[str, str, str], list[Contrast]] = {}
-        for contrast in pool:
-            groups.setdefault((contrast.arm, contrast.reference, contrast.cell.workload), []).append(contrast)
-        for (arm, reference, workload), contrasts in groups.items():
-            if (arm, workload) in seen or not all(c.verdict is Verdict.SLOWER for c in contrasts):
-                continue
-            seen.add((arm, workload))
+    """Arms shown slower at every level than the first arm of the plan that they differ from in one step.
+
+    An arm without such a relative is held against the baseline.
+    """
+    primary = results.design.primary
+    steps = _by_pair(e.contrast for e in results.factors if e.kind == "single" and e.contrast.metric == primary)
+    place = {arm: index for index, arm in enumerate(results.design.runnable)}
+    nearest: dict[tuple[str, str], list[Contrast]] = {}
+    for (arm, reference, workload), contrasts in sorted(steps.items(), key=lambda item: place.get(item[0][1], 0)):
+        if place.get(reference, 0) < place.get(arm, 0):
+            nearest.setdefault((arm, workload), contrasts)
+    for (arm, _, workload), contrasts in _by_pair(c for c in results.baseline if c.metric == primary).items():
+        nearest.setdefault((arm, workload), contrasts)
+    for contrasts in nearest.values():
+        if all(c.verdict is Verdict.SLOWER for c in contrasts):
             worst = min(contrasts, key=lambda c: c.pair.ratio)
-            levels = "the one measured level" if len(contrasts) == 1 else f"all {len(contrasts)} levels"
-            text = (
-                f"Negative result: {design.name(arm)} is slower than {design.name(reference)} at {levels} ({workload}), "
-                f"at worst {ratio_range(worst.pair.ratio, worst.pair.low, worst.pair.high)} at C={worst.cell.concurrency}."
-            )
             yield Statement(
-                "negative", text, "slower", worst.pair.ratio, worst.pair.low, worst.pair.high, worst.pair.n,
-                (arm, reference), workload, worst.cell.concurrency, design.primary,
-            )  # fmt: skip
+                "negative",
+                sentences.negative_sentence(contrasts, worst, results.design),
+                "slower",
+                arms=(worst.arm, worst.reference),
+                **_values(worst.pair),
+                **_at(worst.cell, primary),
+            )
 
 
 def _hours(results: Results) -> Iterator[Statement]:
-    for workload in dict.fromkeys(h.cell.workload for h in results.hours):
-        best = min((h for h in results.hours if h.cell.workload == workload), key=lambda h: h.hours.estimate)
-        i = best.hours
+    for workload in dict.fromkeys(item.cell.workload for item in results.hours):
+        here = [item for item in results.hours if item.cell.workload == workload]
+        best = min(here, key=lambda item: item.hours.estimate)
         yield Statement(
-            "sample-hours", hours_sentence(best, results.design), "ok" if i.low is not None else i.state, i.estimate, i.low,
-            i.high, i.n, (best.arm,), workload, best.cell.concurrency, results.design.primary,
-        )  # fmt: skip
-
-
-def hours_sentence(item: SampleHours, design: Design) -> str:
-    """Return the hours for the samples with their interval."""
-    i = item.hours
-    span = f" ({hours(i.low)} to {hours(i.high)})" if i.low is not None and i.low < i.high else " (no interval)"
-    return (
-        f"{item.samples} samples of {item.tokens_mean:.0f} output tokens take {hours(i.estimate)}{span} with "
-        f"{design.name(item.arm)} at C={item.cell.concurrency} ({item.cell.workload}, n={i.n})."
-    )
+            "sample-hours",
+            sentences.hours_sentence(best, results.design),
+            best.hours.state,
+            arms=(best.arm,),
+            **_estimate(best.hours),
+            **_at(best.cell, results.design.primary),
+        )
 
 
 def _published(results: Results) -> Iterator[Statement]:
     tested = [p for p in results.published if p.verdict in {"reproduced", "differs"}]
-    if not tested:
-        return
-    same = [p for p in tested if p.verdict == "reproduced"]
-    differs = [p for p in tested if p.verdict == "differs"]
-    worst = [
-        f"{results.design.name(p.arm)} at C={p.cell.concurrency} ({p.predicted.estimate / p.value:.2f} of it)"
-        for p in differs[:3]
-    ]
-    more = f" Outside: {list_of(worst)}{' and others' if len(differs) > 3 else ''}." if worst else ""
-    text = (
-        f"{len(same)} of {len(tested)} published values lie where one further run of ours is expected "
-        f"({percent(results.design.confidence)} prediction interval).{more}"
-    )
-    yield Statement("published", text, "reproduced" if not differs else "differs", n=len(tested))
+    if tested:
+        verdict = "differs" if any(p.verdict == "differs" for p in tested) else "reproduced"
+        text = sentences.published_sentence(tested, results.design)
+        yield Statement("published", text, verdict, n=len(tested))
 
 
 def _energy(results: Results) -> Iterator[Statement]:
@@ -336,68 +270,40 @@ def _energy(results: Results) -> Iterator[Statement]:
         found = [e for e in results.estimates if e.metric == name and e.cell.workload == workload]
         best = min(found, key=lambda e: e.interval.estimate)
         i = best.interval
-        low, high = (number(x, i.low, i.high) if x is not None else None for x in (i.low, i.high))
-        span = f" ({low} to {high})" if low and i.low < i.high else ""
+        span = f" ({number(i.low, i.low, i.high)} to {number(i.high, i.low, i.high)})" if i.state == "ok" else ""
         text = (
             f"Lowest energy ({workload}): {results.design.name(best.arm)} at C={best.cell.concurrency}, "
             f"{number(i.estimate, i.low, i.high)} J/token{span}, n={i.n}."
         )
-        yield Statement(
-            "energy", text, i.state, i.estimate, i.low, i.high, i.n, (best.arm,), workload, best.cell.concurrency, name
-        )
+        yield Statement("energy", text, i.state, arms=(best.arm,), **_estimate(i), **_at(best.cell, name))
 
 
 def _drift(results: Results) -> Iterator[Statement]:
     for found in results.drifts:
         if found.verdict == "drift":
             d = found.drift
-            yield Statement(
-                "drift", drift_sentence(found, results.design), "drift", 1 + d.slope, 1 + d.low, 1 + d.high, d.n,
-                metric=found.metric, weight=10,
-            )  # fmt: skip
-
-
-def drift_sentence(found: DriftOf, design: Design) -> str:
-    """Return the drift over the run in one sentence."""
-    label, d = design.metrics[found.metric].label, found.drift
-    if d.p is None:
-        return f"{label}: {d.n} launches are too few to judge a drift along the run order."
-    change = percent(d.slope * d.span, d.low * d.span, d.high * d.span)
-    if found.verdict == "drift":
-        return (
-            f"{label} drifted by {change} from the first launch to the last (n={d.n} launches). The random order within blocks "
-            "keeps this out of the comparisons, but it widens their intervals: look for heat, a neighbour, or fragmentation."
-        )
-    if found.verdict == "no-drift-seen":
-        return f"{label}: no drift along the run order beyond {percent(design.equivalence_margin)}: {change} (n={d.n} launches)."
-    return f"{label}: a drift along the run order is neither shown nor excluded: {change} (n={d.n} launches)."
+            text = sentences.drift_sentence(found, results.design)
+            values = {"effect": 1 + d.slope, "low": 1 + d.low, "high": 1 + d.high, "n": d.n}
+            yield Statement("drift", text, "drift", metric=found.metric, **values)
 
 
 def _variance(results: Results) -> Iterator[Statement]:
-    design = results.design
-    pooled = [
-        s for s in results.spreads
-        if s.arm is None and s.metric == design.primary and s.components.sigma_launch is not None
-    ]  # fmt: skip
-    if not pooled:
-        return
-    worst = max(pooled, key=lambda s: s.components.sigma_launch)
-    c = worst.components
-    larger = "between launches" if c.sigma_launch > c.sigma_repeat else "between repeats inside a launch"
-    text = (
-        f"Throughput varies by {percent(c.sigma_launch, c.sigma_launch_low, c.sigma_launch_high)} between launches of one arm and "
-        f"by {percent(c.sigma_repeat, c.sigma_repeat_low, c.sigma_repeat_high)} between repeats (standard deviations; "
-        f"{worst.cell.workload} C={worst.cell.concurrency}, the most variable level): the larger part lies {larger}."
-    )
-    yield Statement(
-        "variance", text, "ok", c.sigma_launch, c.sigma_launch_low, c.sigma_launch_high, c.launches,
-        workload=worst.cell.workload, concurrency=worst.cell.concurrency, metric=design.primary,
-    )  # fmt: skip
+    primary = results.design.primary
+    pooled = [s for s in results.spreads if s.arm is None and s.metric == primary]
+    known = [s for s in pooled if s.components.sigma_launch is not None]
+    if known:
+        worst = max(known, key=lambda s: s.components.sigma_launch)
+        c = worst.components
+        values = {"effect": c.sigma_launch, "low": c.sigma_launch_low, "high": c.sigma_launch_high, "n": c.launches}
+        text = sentences.variance_sentence(worst)
+        yield Statement("variance", text, "ok", **values, **_at(worst.cell, primary))
 
 
 def _refused(refusals: Iterable[Refusal]) -> Iterator[Statement]:
-    first = {"all-failed", "no-data"}
+    """Refusals are findings too; that there is nothing to compare, or only single runs, is read first."""
+    nothing = {"all-failed", "no-data"}
     for refusal in refusals:
-        kind = "single-run" if refusal.code in {"single-run", *first} else "refusal"
+        kind = "single-run" if refusal.code in {"single-run", *nothing} else "refusal"
         arms = () if refusal.where == "experiment" else (refusal.where,)
-        yield Statement(kind, refusal.text, refusal.code, arms=arms, weight=40 if refusal.code in first else 0)
+        weight = 40 if refusal.code in nothing else 0
+        yield Statement(kind, refusal.text, refusal.code, arms=arms, weight=weight)

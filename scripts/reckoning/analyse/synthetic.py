@@ -2,8 +2,9 @@
 
 For tests of the analysis and for the gallery of reports: `python -m reckoning.analyse.synthetic NAME FOLDER`.
 
-Model, on the log scale: throughput of a point = curve of the arm at the level + block + launch + drift * order + repeat,
-all Gaussian. Requests follow from it, so that the tables agree with each other: end to end = TTFT + (tokens - 1) * TPOT.
+Model, on the log scale: throughput of a point = curve of the arm at the level + block + launch + drift * order +
+repeat, all Gaussian. Requests follow from it, so that the tables agree with each other: end to end = TTFT + (tokens -
+1) * TPOT.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _planned_points(scenario: Scenario, rng: np.random.Generator) -> list[dict[s
     ]
 
 
-def _write_launch(
+def _write_launch(  # noqa: PLR0917
     folder: Path,
     scenario: Scenario,
     arm: SyntheticArm,
@@ -175,7 +176,7 @@ def _write_launch(
         write_table(folder / "requests.parquet", pd.concat(requests, ignore_index=True))
 
 
-def _point(
+def _point(  # noqa: PLR0917
     scenario: Scenario, arm: SyntheticArm, point: Mapping[str, Any], position: int, clock: float, effect: float, rng
 ) -> tuple[dict[str, Any], pd.DataFrame, float]:
     level = point["concurrency"]
@@ -311,7 +312,7 @@ def _planned_arm(arm: SyntheticArm) -> dict[str, Any]:
     }
 
 
-def _claim(arm: str, reference: str, relation: str, at: Any, margin: float | None = None, ratio: float = 1.0):  # noqa: PLR0917
+def _claim(arm: str, reference: str, relation: str, at: Any, *, margin: float | None = None, ratio: float = 1.0):
     return {
         "arm": arm, "reference": reference, "workload": "chat", "metric": "output_tok_s", "relation": relation,
         "ratio": ratio, "margin": margin, "at": at,
@@ -361,7 +362,7 @@ HYPOTHESES = (
     {
         "id": "H3",
         "text": "ep4 and ep8 are equivalent within 3 % at C=256",
-        "claims": [_claim("ep4", "ep8", "equivalent", [256], 0.03)],
+        "claims": [_claim("ep4", "ep8", "equivalent", [256], margin=0.03)],
     },
     {
         "id": "H4",
@@ -386,7 +387,7 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("baseline-failed", (replace(_FEW[0], fails_in=(1, 2, 3, 4)), *_FEW[1:])),
         Scenario("some-failed", (*_FEW[:2], replace(_FEW[2], fails_in=(2,)), replace(_FEW[3], missing_in=(4,)))),
         Scenario("identical-arms", tuple(replace(_FEW[3], slug=f"same-{k}") for k in "abcd"), blocks=5),
-        Scenario("drifting", _FEW, blocks=5, drift=-0.004),
+        Scenario("drifting", _FEW, blocks=5, drift=-0.004, sigma_block=0.002),
         Scenario("noisy", _FEW, sigma_launch=0.15, sigma_repeat=0.1),
         Scenario("zero-spread", _FEW, sigma_launch=0, sigma_repeat=0, sigma_block=0),
         Scenario("timeouts", _FEW, timeouts_share=0.008, requests_per_stream=4),

@@ -12,8 +12,6 @@ from reckoning.analyse.results import Results
 from reckoning.analyse.spread import drift_table
 from reckoning.files import write_table
 
-DISTRIBUTION_COLUMNS = ("arm", "workload", "concurrency", "metric", "block", "q", "value", "requests")
-
 
 def write_tables(folder: Path, results: Results, findings: Mapping[str, Any]) -> None:
     """Write every table of docs/architecture.md under `folder`."""
@@ -23,10 +21,8 @@ def write_tables(folder: Path, results: Results, findings: Mapping[str, Any]) ->
     for name in ("contrasts", "variance", "quantiles"):
         write_table(folder / f"{name}.parquet", rows_table(findings[name]), csv=True)
     write_table(folder / "drift.parquet", drift_table(results.cells, results.design))
-    distributions = results.evidence.distributions
-    if distributions is None:
-        distributions = pd.DataFrame(columns=list(DISTRIBUTION_COLUMNS))
-    write_table(folder / "distributions.parquet", distributions[list(DISTRIBUTION_COLUMNS)])
+    if results.evidence.distributions is not None:
+        write_table(folder / "distributions.parquet", results.evidence.distributions)
 
 
 def rows_table(rows: list[Mapping[str, Any]]) -> pd.DataFrame:

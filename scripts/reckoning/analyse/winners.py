@@ -1,9 +1,9 @@
 """Who is best for latency and who for throughput, and how sure that is.
 
-"The arm that came out best is the best" is one claim: it is made only when the arm is shown against every other arm. That
-intersection of tests keeps the error rate whatever the number of arms (Gutmann and Maymin 1987: the selected arm is tested
-against the others at the full level, because the claim fails as soon as one comparison does). Holm's correction runs over
-the claims: two per workload.
+"The arm that came out best is the best" is one claim: it is made only when the arm is shown against every other arm.
+That intersection of tests keeps the error rate whatever the number of arms (Gutmann and Maymin 1987: the selected arm
+is tested against the others at the full level, because the claim fails as soon as one comparison does). Holm's
+correction runs over the claims: two per workload.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def winners(
     return [_certain(winner, p, design) for winner, p in zip(found, adjusted, strict=True)]
 
 
-def _winner(
+def _winner(  # noqa: PLR0917
     use: str, cell: Cell, arm: str, others: Sequence[Contrast], estimates: Sequence[Estimate], design: Design
 ) -> Winner:
     estimate = next(e for e in estimates if e.arm == arm and e.cell == cell and e.metric == design.primary)

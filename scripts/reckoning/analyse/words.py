@@ -53,21 +53,17 @@ def _figures(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def times(ratio: float) -> str:
-    """Return a ratio as people say it: `3.7 times`, `2.5 % more`, `12 % less`."""
-    if ratio >= 2:
-        return f"{ratio:.2g} times"
-    if ratio >= 1:
-        return f"{_figures((ratio - 1) * 100)} % more"
-    return f"{_figures((1 - ratio) * 100)} % less"
-
-
-def ratio_range(ratio: float, low: float | None, high: float | None) -> str:
+def ratio_range(ratio: float, low: float | None = None, high: float | None = None) -> str:
     """Return `+2.5 % (+1.1 to +3.9 %)`, or `3.70 times (3.52 to 3.90)` for ratios of 2 and more or below a half."""
     if ratio >= 2 or ratio <= 0.5:
         if low is None or high is None or low == high:
             return f"{ratio:.3g} times"
         return f"{number(ratio, low, high)} times ({number(low, low, high)} to {number(high, low, high)})"
+    return signed_percent(ratio, low, high)
+
+
+def signed_percent(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """Return a ratio as a change: `+2.5 % (+1.1 to +3.9 %)`."""
     if low is None or high is None or low == high:
         return f"{_signed(ratio)} %"
     return f"{_signed(ratio)} % ({_signed(low)} to {_signed(high)} %)"

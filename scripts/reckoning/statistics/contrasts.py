@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy import stats
 
-from reckoning.statistics.intervals import NO_SPREAD, checked_logs, few_state
+from reckoning.statistics.intervals import NO_SPREAD, checked_logs, few_state, t_quantile, t_tail
 
 
 class Verdict(StrEnum):
@@ -80,8 +79,8 @@ def ratio_of_differences(
         ratio = math.exp(mean)
         return PairedRatio(ratio, ratio, ratio, p=None, state="zero-spread", **common)
     error = sd / math.sqrt(n)
-    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * error
-    p = float(2 * stats.t.sf(abs(mean) / error, n - 1))
+    half = t_quantile(0.5 + confidence / 2, n - 1) * error
+    p = 2 * t_tail(abs(mean) / error, n - 1)
     return PairedRatio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), p=p, state="ok", **common)
 
 
@@ -95,8 +94,8 @@ def equivalence_p(pair: PairedRatio, margin: float) -> float | None:
     array = np.asarray(pair.log_ratios)
     error = float(array.std(ddof=1)) / math.sqrt(pair.n)
     mean, bound = float(array.mean()), math.log1p(margin)
-    below = float(stats.t.sf((mean + bound) / error, pair.n - 1))
-    above = float(stats.t.sf((bound - mean) / error, pair.n - 1))
+    below = t_tail((mean + bound) / error, pair.n - 1)
+    above = t_tail((bound - mean) / error, pair.n - 1)
     return max(below, above)
 
 

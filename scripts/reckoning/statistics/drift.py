@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from reckoning.statistics.intervals import NO_SPREAD
+from reckoning.statistics.intervals import NO_SPREAD, t_quantile, t_tail
+
+
+@dataclass(frozen=True)
+class OrderedLog:
+    """One launch's mean logarithm in one cell (workload and level), with its place in the run."""
+
+    arm: Hashable
+    block: Hashable
+    cell: Hashable
+    order: int
+    log: float
 
 
 @dataclass(frozen=True)
 class Drift:
     """The slope of log values per launch in run order, with its t interval; None where it cannot be given.
 
-    `n` is the number of launches that carry information, `span` the number of steps from the first to the last.
+    `n` is the number of launches that carry information, `span` the number of steps from the first to the last,
+    `df` the (Satterthwaite) degrees of freedom.
     """
 
     slope: float | None
@@ -24,53 +36,72 @@ class Drift:
     high: float | None
     p: float | None
     n: int
-    df: int
+    df: float
     span: int
 
 
-def drift_slope(
-    orders: Sequence[float], cells: Sequence[Hashable], arms: Sequence[Hashable], logs: Sequence[float], confidence=0.95
-) -> Drift:
-    """Fit `log value = cell + slope * order` with the launch as the unit.
+def drift_slope(rows: Sequence[OrderedLog], confidence: float = 0.95) -> Drift:
+    """Fit `log value = arm and cell + slope * order` with the launch as the unit.
 
-    One entry per (launch, cell), a cell being (arm, workload, level): within each cell values and orders are centred,
-    so neither the arms' nor the levels' differences enter; then the entries of one launch are averaged, because they
-    share its luck. Degrees of freedom: launches - arms - 1.
+    Within each (arm, cell) values and orders are centred, so neither the arms' nor the levels' differences enter; the
+    entries of one launch are averaged, because they share its luck. Launches of one block may share their luck as well:
+    with three blocks and more that variance is estimated from the residuals and enters the slope's error, with
+    Satterthwaite's degrees of freedom, so that a few odd blocks are not taken for a slope.
     """
-    orders, logs = np.asarray(orders, dtype=float), np.asarray(logs, dtype=float)
-    y, x = np.empty_like(logs), np.empty_like(orders)
-    cell_ids = _ids(cells)
-    for cell in range(cell_ids.max() + 1 if cell_ids.size else 0):
-        inside = cell_ids == cell
-        y[inside] = logs[inside] - logs[inside].mean()
-        x[inside] = orders[inside] - orders[inside].mean()
-    launches = {}
-    for index, (order, arm) in enumerate(zip(orders, arms, strict=True)):
-        launches.setdefault((order, arm), []).append(index)
-    counts: dict[Hashable, int] = {}
-    for _, arm in launches:
-        counts[arm] = counts.get(arm, 0) + 1
-    kept = [(key, rows) for key, rows in launches.items() if counts[key[1]] > 1]
-    n, used = len(kept), len({arm for (_, arm), _ in kept})
-    df = n - used - 1
-    span = int(orders.max() - orders.min()) if orders.size else 0
-    if df < 1:
+    arms, blocks, x, y = _launches(rows)
+    n, span = len(x), (max(r.order for r in rows) - min(r.order for r in rows)) if rows else 0
+    df = n - len(set(arms)) - 1
+    sxx = float(x @ x) if n else 0.0
+    if df < 1 or sxx < NO_SPREAD:
         return Drift(None, None, None, None, n, max(df, 0), span)
-    x = np.array([x[rows].mean() for _, rows in kept])
-    y = np.array([y[rows].mean() for _, rows in kept])
-    sxx = float(x @ x)
-    if sxx < NO_SPREAD:
-        return Drift(None, None, None, None, n, df, span)
     slope = float(x @ y) / sxx
-    residual = float(((y - slope * x) ** 2).sum())
-    error = math.sqrt(residual / df / sxx)
+    error, df = _slope_error(x, y - slope * x, blocks, df)
     if error < NO_SPREAD:
         return Drift(slope, None, None, None, n, df, span)
-    half = float(stats.t.ppf(0.5 + confidence / 2, df)) * error
-    p = float(2 * stats.t.sf(abs(slope) / error, df))
-    return Drift(slope, slope - half, slope + half, p, n, df, span)
+    half = t_quantile(0.5 + confidence / 2, df) * error
+    return Drift(slope, slope - half, slope + half, 2 * t_tail(abs(slope) / error, df), n, df, span)
 
 
-def _ids(keys: Sequence[Hashable]) -> np.ndarray:
-    seen: dict[Hashable, int] = {}
-    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=int)
+def _launches(rows: Sequence[OrderedLog]) -> tuple[list[Hashable], list[Hashable], np.ndarray, np.ndarray]:
+    """Return arm, block, centred order and centred log of every launch whose arm was launched more than once."""
+    groups: dict[tuple[Hashable, Hashable], list[int]] = {}
+    for index, row in enumerate(rows):
+        groups.setdefault((row.arm, row.cell), []).append(index)
+    x = np.array([float(row.order) for row in rows])
+    y = np.array([row.log for row in rows])
+    for inside in groups.values():
+        x[inside] -= x[inside].mean()
+        y[inside] -= y[inside].mean()
+    launches: dict[tuple[Hashable, Hashable], list[int]] = {}
+    for index, row in enumerate(rows):
+        launches.setdefault((row.arm, row.block), []).append(index)
+    count = Counter(arm for arm, _ in launches)
+    kept = {key: inside for key, inside in launches.items() if count[key[0]] > 1}
+    return (
+        [arm for arm, _ in kept],
+        [block for _, block in kept],
+        np.array([x[inside].mean() for inside in kept.values()]),
+        np.array([y[inside].mean() for inside in kept.values()]),
+    )
+
+
+def _slope_error(x: np.ndarray, residual: np.ndarray, blocks: Sequence[Hashable], df: int) -> tuple[float, float]:
+    """Return the slope's standard error and degrees of freedom, with a block component where it can be estimated."""
+    sxx = float(x @ x)
+    rss = float(residual @ residual)
+    plain = math.sqrt(rss / df / sxx)
+    members = [[i for i, b in enumerate(blocks) if b == block] for block in dict.fromkeys(blocks)]
+    block_df = len(members) - 2
+    inner_df = df - block_df
+    if block_df < 1 or inner_df < 1 or max(map(len, members)) < 2:
+        return plain, df
+    size = len(blocks) / len(members)
+    between = sum(len(m) * float(residual[m].mean()) ** 2 for m in members)
+    block_ms, inner_ms = between / block_df, max(0.0, rss - between) / inner_df
+    if block_ms <= inner_ms:
+        return plain, df
+    share = sum(float(x[m].sum()) ** 2 for m in members) / size / sxx
+    parts = share * block_ms, (1 - share) * inner_ms
+    variance = sum(parts)
+    satterthwaite = variance**2 / (parts[0] ** 2 / block_df + parts[1] ** 2 / inner_df)
+    return math.sqrt(variance / sxx), satterthwaite

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 MINIMUM_LAUNCHES = 3
 """Fewer launches give no interval: with two, the t quantile is 12.7 and the spread has one degree of freedom."""
@@ -35,6 +35,16 @@ class Interval:
     n: int
     sd_log: float | None
     state: str  # ok | no-data | single-run | two-runs | zero-spread
+
+
+def t_quantile(probability: float, df: int) -> float:
+    """Return the quantile of Student's t (from `scipy.special`: many times as fast as `scipy.stats`)."""
+    return float(special.stdtrit(df, probability))
+
+
+def t_tail(value: float, df: int) -> float:
+    """Return the chance that Student's t exceeds `value`."""
+    return float(special.stdtr(df, -value))
 
 
 def few_state(n: int) -> str | None:
@@ -66,7 +76,7 @@ def launch_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
         return Interval(estimate, None, None, n, sd, few)
     if sd < NO_SPREAD:
         return Interval(estimate, estimate, estimate, n, 0.0, "zero-spread")
-    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * sd / math.sqrt(n)
+    half = t_quantile(0.5 + confidence / 2, n - 1) * sd / math.sqrt(n)
     return Interval(estimate, math.exp(mean - half), math.exp(mean + half), n, sd, "ok")
 
 
@@ -85,6 +95,6 @@ def prediction_interval(
     if base.state != "ok":
         return Interval(base.estimate, None, None, base.n, base.sd_log, base.state)
     variance = base.sd_log**2 * (1 + 1 / base.n) + repeat_variance * (1 - 1 / max(repeats, 1.0))
-    half = float(stats.t.ppf(0.5 + confidence / 2, base.n - 1)) * math.sqrt(variance)
+    half = t_quantile(0.5 + confidence / 2, base.n - 1) * math.sqrt(variance)
     mean = math.log(base.estimate)
     return Interval(base.estimate, math.exp(mean - half), math.exp(mean + half), base.n, base.sd_log, "ok")
