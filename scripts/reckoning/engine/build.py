@@ -27,6 +27,7 @@ def build(
     `root` is the repository; engines and overlays lie in `root/.engines`, locks and patches in `root/envs`. Raises
     EngineError or PatchError with the remedy; nothing half made is left behind.
     """
+    root = root.resolve()
     engines = root / ".engines"
     folder = root / "envs" / "patches"
     arms = {arm["slug"]: arm for arm in plan["arms"] if arm["status"] == "runnable"}

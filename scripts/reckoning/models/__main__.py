@@ -19,7 +19,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     facts = made["facts"]
-    print(f"{options.path}: {facts['parameters'] / 1e6:.1f} M parameters, vocabulary {facts['vocabulary']}")
+    weights = (
+        f"{facts['parameters'] / 1e6:.1f} M parameters" if facts["parameters"] else "no weights (--load-format dummy)"
+    )
+    print(f"{options.path}: {weights}, vocabulary {facts['vocabulary']}")
     return 0
 
 

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from reckoning import files
-from reckoning.models import tiny_kimi
+from reckoning.models import kimi_slice, tiny_kimi
 
 MARK = "made.json"
 
 # A maker writes its files into an empty folder; its version is raised when the bytes that it writes change.
-MAKERS: dict[str, tuple[int, Callable[[Path], dict[str, Any]]]] = {"tiny-kimi": (1, tiny_kimi.write)}
+MAKERS: dict[str, tuple[int, Callable[[Path], dict[str, Any]]]] = {
+    "kimi-k2.6-slice": (1, kimi_slice.write),
+    "kimi-k2.6-slice-dflash": (1, kimi_slice.write_draft),
+    "tiny-kimi": (1, tiny_kimi.write),
+}
+DRAFT_MAKERS = {"kimi-k2.6-slice": "kimi-k2.6-slice-dflash"}
 
 
 def make(maker: str, path: Path) -> dict[str, Any]:
@@ -27,7 +32,7 @@ def make(maker: str, path: Path) -> dict[str, Any]:
         raise ValueError(f"model.maker: {maker!r} is not known; there are {', '.join(sorted(MAKERS))}")
     version, write = MAKERS[maker]
     found = _made(path)
-    if found and (found["maker"], found["maker_version"]) == (maker, version):
+    if found and (found["maker"], found["maker_version"]) == (maker, version) and _whole(path, found):
         return found
     if path.exists() and found is None and any(path.iterdir()):
         raise FileExistsError(f"model.path: {path} exists and was not made here; name another folder or remove it")
@@ -48,8 +53,15 @@ def make(maker: str, path: Path) -> dict[str, Any]:
 
 
 def _made(path: Path) -> dict[str, Any] | None:
-    """Return the mark of a folder made here whose files are all as they were written."""
+    """Return the mark of a folder that was made here, or None."""
     if not (path / MARK).is_file():
         return None
     document = files.read_json(path / MARK)
     return document if isinstance(document, dict) and "maker" in document else None
+
+
+def _whole(path: Path, document: dict[str, Any]) -> bool:
+    """Return whether every file is still as it was written."""
+    return all(
+        (path / name).is_file() and files.sha256_file(path / name) == value for name, value in document["files"].items()
+    )

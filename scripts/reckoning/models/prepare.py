@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reckoning import files
-from reckoning.models.make import make
+from reckoning.models.make import DRAFT_MAKERS, make
 
 HASHED_BELOW_BYTES = 64 * 2**20
 
@@ -22,6 +22,8 @@ def prepare(model: dict[str, Any], root: Path, progress: Callable[[str], None] =
     if model.get("maker"):
         progress(f"model: {model['maker']} at {model['path']}")
         make(model["maker"], path)
+        if model.get("draft") and model["maker"] in DRAFT_MAKERS:
+            make(DRAFT_MAKERS[model["maker"]], root / model["draft"]["path"])
     if not path.is_dir():
         raise FileNotFoundError(
             f"model.path: {model['path']} is not a folder; download the model there, or correct the path in the config"

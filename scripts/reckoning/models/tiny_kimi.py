@@ -6,18 +6,17 @@ sigmoid scores with a correction bias (noaux_tc), YaRN positions. The weights ar
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from reckoning.models import tokenizer
 
 SEED = 2606
-VOCABULARY = 1024
-SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>")
+VOCABULARY = tokenizer.TRAINED
 
 CONFIG: dict[str, Any] = {
     "architectures": ["DeepseekV3ForCausalLM"],
@@ -73,54 +72,20 @@ CONFIG: dict[str, Any] = {
 
 GENERATION_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
-TOKENIZER_CONFIG = {
-    "tokenizer_class": "PreTrainedTokenizerFast",
-    "bos_token": SPECIAL[0],
-    "eos_token": SPECIAL[1],
-    "pad_token": SPECIAL[2],
-    "model_max_length": CONFIG["max_position_embeddings"],
-    "chat_template": (
-        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-        "{% if add_generation_prompt %}assistant:{% endif %}"
-    ),
-}
-
 
 def write(folder: Path) -> dict[str, Any]:
     """Write configuration, tokenizer and weights into `folder`; return the facts."""
-    _write_json(folder / "config.json", CONFIG)
-    _write_json(folder / "generation_config.json", {key: CONFIG[key] for key in GENERATION_KEYS})
-    _write_json(folder / "tokenizer_config.json", TOKENIZER_CONFIG)
-    tokenizer = train_tokenizer()
-    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer.write_json(folder / "config.json", CONFIG)
+    tokenizer.write_json(folder / "generation_config.json", {key: CONFIG[key] for key in GENERATION_KEYS})
+    tokenizer.write(folder, VOCABULARY, CONFIG["max_position_embeddings"])
     weights = dict(tensors())
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
     return {
         "parameters": int(sum(item.size for item in weights.values())),
-        "vocabulary": tokenizer.get_vocab_size(),
+        "vocabulary": VOCABULARY,
         "seed": SEED,
     }
-
-
-def train_tokenizer() -> Tokenizer:
-    """Return a byte-level BPE of VOCABULARY tokens, trained on the text beside this file."""
-    text = (Path(__file__).with_name("tokenizer_text.txt")).read_text(encoding="utf-8")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
-    if tokenizer.get_vocab_size() != VOCABULARY:
-        raise ValueError(
-            f"tokenizer_text.txt yields {tokenizer.get_vocab_size()} tokens, not {VOCABULARY}: it needs more text"
-        )
-    return tokenizer
 
 
 def tensors() -> Iterator[tuple[str, np.ndarray]]:
@@ -171,7 +136,3 @@ def tensors() -> Iterator[tuple[str, np.ndarray]]:
             yield from experts(f"{prefix}.mlp")
     yield ones("model.norm", c["hidden_size"])
     yield linear("lm_head", c["vocab_size"], c["hidden_size"])
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
