@@ -112,12 +112,15 @@ def _read(answer: Answer, events: Sequence[tuple[int, bytes]]) -> _Reading:
             continue
         if not isinstance(message, dict):
             reading.error = reading.error or f"an event is not an object: {_excerpt(data)}"
-        elif message.get("error"):
+            continue
+        if message.get("error"):
             reading.error = reading.error or _error_text(message["error"])
-        elif "meta_info" in message:
-            _read_generate(answer, reading, at_ns, message)
-        else:
-            _read_openai(answer, reading, at_ns, message)
+            continue
+        read_event = _read_generate if "meta_info" in message else _read_openai
+        try:
+            read_event(answer, reading, at_ns, message)
+        except (AttributeError, TypeError, ValueError):
+            reading.error = reading.error or f"an event has an unknown form: {_excerpt(data)}"
     return reading
 
 

@@ -52,6 +52,8 @@ class PointRun:
     dead: str | None = None  # the reason of `alive`
     unopened: int = 0  # streams without a connection at the start
     lags_ns: list[int] = field(default_factory=list)  # lateness of a 10 ms timer: how far behind the loop was
+    arrivals_waited: int = 0  # open loop: arrivals that found every stream busy
+    arrivals_unsent: int = 0  # open loop: arrivals that were still waiting when the point had to stop
     cpu_s: float = 0.0
 
 
@@ -76,14 +78,12 @@ class ClosedLoop:
         self._run = PointRun()
         self._done = asyncio.Event()
         self._streams = [Stream(number, address, spool, self._on_end) for number in range(course.concurrency)]
-        self._waiting: deque[tuple[int, Stream]] = deque()
         self._idle: list[Stream] = []
         self._due: deque[int] = deque()  # arrivals that found every stream busy (open loop)
         self._to_spool: deque[Exchange] = deque()
         self._ended = 0
         self._pauses: list[tuple[int, int]] = []  # (time, stream number): streams that wait after a failure
         self._arrivals_over = course.rate_per_s is None
-        self._next_arrival_ns = 0
         self._random = random.Random(course.seed)
 
     async def run(self) -> PointRun:
@@ -100,7 +100,7 @@ class ClosedLoop:
                         self._begin_next(stream)
                 else:
                     self._idle = list(reversed(self._streams))
-                    self._next_arrival_ns = run.start_ns + self._gap_ns()
+                    self._plan_arrival(run.start_ns)
                 await self._watch()
             finally:
                 run.end_ns = monotonic_ns()
@@ -109,24 +109,26 @@ class ClosedLoop:
                     stream.close()
         return run
 
-    # --- what begins a request -------------------------------------------------------------------------------------
+    # --- what begins a request --------------------------------------------------------------------------------
 
     def _may_begin(self, now_ns: int) -> bool:
         course, run = self._course, self._run
         if run.stop_ns is not None or run.dead is not None:
             return False
-        elapsed_s = (now_ns - run.start_ns) / 1e9
-        if course.max_duration_s is not None and elapsed_s >= course.max_duration_s:
+        if self._past_limit(now_ns):
             return False
-        if elapsed_s < course.min_duration_s:
+        if (now_ns - run.start_ns) / 1e9 < course.min_duration_s:
             return True
-        return course.requests is not None and len(run.exchanges) < course.requests
+        return course.requests is not None and len(run.exchanges) + len(self._due) < course.requests
 
-    def _begin_next(self, stream: Stream, scheduled_ns: int | None = None) -> None:
+    def _begin_next(self, stream: Stream) -> None:
         now_ns = monotonic_ns()
-        if not self._may_begin(now_ns):
+        if self._may_begin(now_ns):
+            self._begin(stream)
+        else:
             self._stop(now_ns)
-            return
+
+    def _begin(self, stream: Stream, scheduled_ns: int | None = None) -> None:
         exchange = Exchange(len(self._run.exchanges), stream.number, stream.turns, next(self._prompts), scheduled_ns)
         self._run.exchanges.append(exchange)
         stream.send(exchange)
@@ -142,7 +144,7 @@ class ClosedLoop:
         self._ended += 1
         if self._course.rate_per_s is not None:
             if self._due:
-                self._begin_next(stream, self._due.popleft())
+                self._begin(stream, self._due.popleft())
             else:
                 self._idle.append(stream)
         elif stream.failures_in_row == 0:
@@ -152,7 +154,7 @@ class ClosedLoop:
             heapq.heappush(self._pauses, (monotonic_ns() + int(pause_s * 1e9), stream.number))
         self._to_spool.append(exchange)
 
-    # --- what happens beside ---------------------------------------------------------------------------------------
+    # --- what happens beside ----------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         """Every 10 ms: time-outs, spooling, pauses, arrivals; twice a second: is the server alive, progress."""
@@ -165,7 +167,6 @@ class ClosedLoop:
             now_ns = monotonic_ns()
             run.lags_ns.append(max(0, now_ns - asked_ns - int(TICK_S * 1e9)))
             self._resume_paused(now_ns)
-            self._arrive(now_ns)
             self._look_after(turn, now_ns)
             turn += 1
             elapsed_s = (now_ns - run.start_ns) / 1e9
@@ -173,30 +174,43 @@ class ClosedLoop:
                 seconds = elapsed_s
                 self._check_alive()
                 self._progress(self._ended, elapsed_s)
-            if not self._may_begin(now_ns) and (self._arrivals_over or run.stop_ns is not None):
-                self._stop(now_ns)
-                if self._ended == len(run.exchanges):
-                    return
+            if self._nothing_left(now_ns):
+                return
+
+    def _nothing_left(self, now_ns: int) -> bool:
+        if self._run.stop_ns is None:
+            if self._may_begin(now_ns) or not self._arrivals_over:
+                return False
+            self._stop(now_ns)
+        if self._run.dead is not None or self._past_limit(now_ns):
+            self._run.arrivals_unsent += len(self._due)
+            self._due.clear()
+        return not self._due and self._ended == len(self._run.exchanges)
+
+    def _past_limit(self, now_ns: int) -> bool:
+        limit_s = self._course.max_duration_s
+        return limit_s is not None and (now_ns - self._run.start_ns) / 1e9 >= limit_s
 
     def _resume_paused(self, now_ns: int) -> None:
         while self._pauses and self._pauses[0][0] <= now_ns:
             self._begin_next(self._streams[heapq.heappop(self._pauses)[1]])
 
-    def _arrive(self, now_ns: int) -> None:
-        if self._course.rate_per_s is None:
-            return
-        while not self._arrivals_over and self._next_arrival_ns <= now_ns:
-            if not self._may_begin(now_ns):
-                self._arrivals_over = True
-                break
-            if self._idle:
-                self._begin_next(self._idle.pop(), self._next_arrival_ns)
-            else:
-                self._due.append(self._next_arrival_ns)
-            self._next_arrival_ns += self._gap_ns()
+    def _plan_arrival(self, after_ns: int) -> None:
+        """Set a timer for the next arrival of the Poisson process, counted from the last planned one."""
+        at_ns = after_ns + int(self._random.expovariate(self._course.rate_per_s or 1.0) * 1e9)
+        wait_s = max(0.0, (at_ns - monotonic_ns()) / 1e9)
+        asyncio.get_running_loop().call_later(wait_s, self._arrive, at_ns)
 
-    def _gap_ns(self) -> int:
-        return int(self._random.expovariate(self._course.rate_per_s or 1.0) * 1e9)
+    def _arrive(self, planned_ns: int) -> None:
+        if not self._may_begin(monotonic_ns()):
+            self._arrivals_over = True
+            return
+        if self._idle:
+            self._begin(self._idle.pop(), planned_ns)
+        else:
+            self._due.append(planned_ns)
+            self._run.arrivals_waited += 1
+        self._plan_arrival(planned_ns)
 
     def _look_after(self, turn: int, now_ns: int) -> None:
         """Spool what has ended, and every tenth of the streams in turn: spill, time-outs, an end that was missed."""
@@ -220,10 +234,7 @@ class ClosedLoop:
     def _check_alive(self) -> None:
         if self._run.dead is not None:
             return
-        try:
-            reason = self._alive()
-        except Exception as error:
-            reason = f"the check of the server failed: {type(error).__name__}: {error}"
+        reason = self._alive()
         if reason is not None:
             self._run.dead = reason
             self._pauses.clear()

@@ -54,22 +54,62 @@ def _body_spans(raw: bytes, head: Head) -> list[tuple[int, int]]:
 def _events(
     raw: bytes, spans: list[tuple[int, int]], ends: list[int], stamps: Sequence[int]
 ) -> list[tuple[int, bytes]]:
-    """Collect `data:` lines. A line may run over several chunks, a chunk may hold several lines."""
+    """Collect events: the `data:` lines up to a blank line (WHATWG HTML, 9.2.6), in the usual case one chunk each."""
     events: list[tuple[int, bytes]] = []
-    unfinished = b""
+    slow: _Lines | None = None
     read = 0
     for start, end in spans:
+        newline = raw.find(b"\n", start, end)
+        if slow is None and newline == end - 2 and raw[start : start + 5] == b"data:" and raw[end - 1] == 10:
+            if ends[read] <= newline:
+                read = bisect.bisect_right(ends, newline, read)
+            events.append((stamps[read], raw[start + 5 : newline].strip()))
+            continue
+        slow = slow or _Lines(events)
         at = start
         while at < end:
             newline = raw.find(b"\n", at, end)
             if newline < 0:
-                unfinished += raw[at:end]
+                slow.begin(raw[at:end])
                 break
-            line = unfinished + raw[at:newline] if unfinished else raw[at:newline]
-            unfinished = b""
-            if line[:5] == b"data:":
-                if ends[read] <= newline:
-                    read = bisect.bisect_right(ends, newline, read)
-                events.append((stamps[read], line[5:].strip()))
+            if ends[read] <= newline:
+                read = bisect.bisect_right(ends, newline, read)
+            slow.take(raw[at:newline], stamps[read])
             at = newline + 1
+        if slow.between_events:
+            slow = None
+    if slow is not None:
+        slow.finish()
     return events
+
+
+class _Lines:
+    """Events whose lines do not coincide with chunks: state from line to line."""
+
+    def __init__(self, events: list[tuple[int, bytes]]) -> None:
+        self._events = events
+        self._start_of_line = b""
+        self._data: list[bytes] = []
+        self._at_ns = 0
+
+    @property
+    def between_events(self) -> bool:
+        return not self._start_of_line and not self._data
+
+    def begin(self, part: bytes) -> None:
+        self._start_of_line += part
+
+    def take(self, rest: bytes, at_ns: int) -> None:
+        line = (self._start_of_line + rest).rstrip(b"\r")
+        self._start_of_line = b""
+        if line[:5] == b"data:":
+            self._data.append(line[5:].strip())
+            self._at_ns = at_ns
+        elif not line:
+            self.finish()
+
+    def finish(self) -> None:
+        """A stream that is cut off after a whole `data` line still gives that event."""
+        if self._data:
+            self._events.append((self._at_ns, b"\n".join(self._data)))
+            self._data = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from array import array
 from dataclasses import dataclass
@@ -84,9 +85,7 @@ class Spool:
         exchange.sizes.extend(map(len, exchange.pieces))
         exchange.pieces.clear()
         if data:
-            view = memoryview(data)
-            while view:
-                view = view[self._file.write(view) :]
+            self._write(data)
             exchange.segments.append((self._end, len(data)))
             self._end += len(data)
         return data
@@ -94,11 +93,13 @@ class Spool:
     def read(self, exchange: Exchange) -> bytes:
         """Return all bytes of an exchange in the order of their arrival."""
         self.move(exchange)
-        parts = []
-        for start, length in exchange.segments:
-            self._file.seek(start)
-            parts.append(self._file.read(length))
+        parts = [os.pread(self._file.fileno(), length, start) for start, length in exchange.segments]
         return b"".join(parts)
+
+    def _write(self, data: bytes) -> None:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._file.fileno(), memoryview(data)[written:], self._end + written)
 
     def close(self) -> None:
         self._file.close()

@@ -16,6 +16,9 @@ FLAGS = {
     "tokens-counted": "the server gave no usage: tokens are counted chunks, a lower bound under speculation",
     "timing-unreliable": "far fewer chunks than tokens, and the tokens per chunk are unknown: no time per token",
     "cached-prompts": "prompts came from the server's prefix cache although the cache was to be empty",
+    "cache-not-flushed": "the server's prefix cache could not be emptied and the prompts were not fresh",
+    "garbage-output": "most answers were no language: empty, one token repeated, or the like",
+    "arrivals-waited": "planned arrivals found every stream busy: the rate was not the one asked for",
     "client-limited": "the client itself was late or busy, or could not open all streams",
 }
 
@@ -47,7 +50,8 @@ def flags_of(point: Mapping[str, Any], workload: Mapping[str, Any], limits: Mapp
     closed = workload.get("arrival", "closed") == "closed"
     achieved = point["achieved_concurrency"]
     flag("low-concurrency", closed and (achieved or 0.0) < limit["min_achieved_concurrency"] * point["concurrency"])
-    flag("queue-dominated", (point["queue_share"] or 0.0) > 0.0)
+    running = point["max_running_requests"]
+    flag("queue-dominated", running is not None and point["concurrency"] > running)
     ratio = point["realised_tokens_ratio"]
     flag("tokens-off", ratio is not None and abs(ratio - 1.0) > limit["max_token_deviation"])
     flag("too-short", window_s < max(limit["min_point_duration_s"], workload.get("min_duration_s") or 0.0) * 0.999)
@@ -57,6 +61,9 @@ def flags_of(point: Mapping[str, Any], workload: Mapping[str, Any], limits: Mapp
     emptied = workload.get("flush", True) or workload.get("fresh_prompts", False)
     first_time = point.get("distinct_prompts", 0) >= requests["ok"]
     flag("cached-prompts", emptied and first_time and (point["cached_token_share"] or 0.0) > limit["max_cached_share"])
+    flag("cache-not-flushed", emptied and point["flush"] is None and not workload.get("fresh_prompts", False))
+    flag("garbage-output", point["garbage"] is not None)
+    flag("arrivals-waited", point["arrivals_waited"] > 0)
     late = (point["client_lag_p99_ms"] or 0.0) > limit["max_client_lag_ms"]
     busy = (point["client_cpu_share"] or 0.0) > limit["max_client_cpu_share"]
     flag("client-limited", late or busy or point["unopened_streams"] > 0)

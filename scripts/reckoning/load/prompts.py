@@ -161,7 +161,7 @@ def _long_context(workload: Mapping[str, Any], endpoint: str, tokenizer: Tokeniz
     return texts
 
 
-# --- request bodies --------------------------------------------------------------------------------------------------
+# --- request bodies ---------------------------------------------------------------------------------------------
 
 
 def endpoint_of(workload: Mapping[str, Any], kind: str) -> str:

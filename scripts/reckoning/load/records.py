@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -18,6 +19,7 @@ from .window import (
     Window,
     mean_in_flight,
     most_in_flight,
+    open_loop_window,
     peak_tokens_per_s,
     phase,
     steady_window,
@@ -60,6 +62,57 @@ COLUMNS = {
     "new_connection": "bool",
 }
 
+POINT_KEYS = (
+    "index",
+    "workload",
+    "concurrency",
+    "repeat",
+    "position",
+    "status",
+    "reason",
+    "start_s",
+    "steady_start_s",
+    "steady_end_s",
+    "end_s",
+    "requests",
+    "output_tokens",
+    "output_tokens_source",
+    "output_tok_s",
+    "output_tok_s_whole_run",
+    "peak_output_tok_s",
+    "achieved_concurrency",
+    "max_in_flight",
+    "realised_tokens_ratio",
+    "timing",
+    "tokens_per_chunk",
+    "acceptance_length",
+    "acceptance_source",
+    "cached_token_share",
+    "distinct_prompts",
+    "queue_share",
+    "mean_queue_s",
+    "max_running_requests",
+    "arrivals_waited",
+    "arrivals_unsent",
+    "unopened_streams",
+    "client_lag_p99_ms",
+    "client_cpu_share",
+    "garbage",
+    "flush",
+    "identity",
+    "flags",
+)
+
+
+def blank_point(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry with every key of POINT_KEYS, without any number: what a point that never ran looks like."""
+    entry: dict[str, Any] = dict.fromkeys(POINT_KEYS)
+    entry |= {key: point[key] for key in ("index", "workload", "concurrency", "repeat")}
+    return entry | {"requests": {"ok": 0, "failed": 0, "by_class": {}}, "flags": []}
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
 
 def tpot_ms(answer: Answer) -> float | None:
     """Return the mean time per token after the first chunk, in ms.
@@ -79,12 +132,14 @@ def tpot_ms(answer: Answer) -> float | None:
 def request_row(
     exchange: Exchange, answer: Answer, point: Mapping[str, Any], phase_name: str, seconds: Seconds
 ) -> dict[str, Any]:
-    """Return one row of requests.parquet. In an open loop all times count from the planned arrival."""
+    """Return one row of requests.parquet. In an open loop latencies count from the planned arrival."""
     start = exchange.scheduled_ns or exchange.sent_ns
-    first = answer.chunk_ns[0] if answer.chunk_ns else None
-    content = answer.first_content_ns
-    end = answer.chunk_ns[-1] if answer.outcome == "ok" else exchange.end_ns
     times = answer.chunk_ns
+    end = times[-1] if answer.outcome == "ok" else exchange.end_ns
+
+    def since_start_ms(at_ns: int | None) -> float | None:
+        return None if at_ns is None else (at_ns - start) / 1e6
+
     return {
         "point": point["index"],
         "workload": point["workload"],
@@ -100,12 +155,12 @@ def request_row(
         "finish_reason": answer.finish_reason,
         "scheduled_s": None if exchange.scheduled_ns is None else seconds(exchange.scheduled_ns),
         "start_s": seconds(exchange.sent_ns),
-        "first_token_s": None if first is None else seconds(first),
+        "first_token_s": seconds(times[0]) if times else None,
         "end_s": seconds(exchange.end_ns),
-        "ttft_ms": None if first is None else (first - start) / 1e6,
-        "ttfc_ms": None if content is None else (content - start) / 1e6,
+        "ttft_ms": since_start_ms(times[0] if times else None),
+        "ttfc_ms": since_start_ms(answer.first_content_ns),
         "tpot_ms": tpot_ms(answer),
-        "e2e_ms": (end - start) / 1e6,
+        "e2e_ms": since_start_ms(end),
         "prompt_tokens": answer.prompt_tokens,
         "cached_tokens": answer.cached_tokens,
         "requested_tokens": exchange.prompt.requested_tokens,
@@ -131,6 +186,21 @@ def requests_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
+# --- points -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One request: what happened on the wire, and what the answer said."""
+
+    exchange: Exchange
+    answer: Answer
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.exchange.stream, self.exchange.sent_ns, self.exchange.end_ns)
+
+
 def point_record(
     run: PointRun, answers: Sequence[Answer], point: Mapping[str, Any], seconds: Seconds
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -140,39 +210,28 @@ def point_record(
     length (`output_tok_s`), and all of them over the time from the first request to the last end
     (`output_tok_s_whole_run`).
     """
-    concurrency = point["concurrency"]
-    intervals = [Interval(one.stream, one.sent_ns, one.end_ns) for one in run.exchanges]
-    window = steady_window(intervals, concurrency)
-    good = [answer for answer in answers if answer.outcome == "ok"]
+    pairs = [Pair(exchange, answer) for exchange, answer in zip(run.exchanges, answers, strict=True)]
+    good = [pair for pair in pairs if pair.answer.outcome == "ok"]
+    window = _window(run, pairs, point["concurrency"])
     rows = [
-        request_row(
-            exchange,
-            answer,
-            point,
-            phase(exchange.sent_ns, exchange.end_ns, exchange.turn, concurrency, window),
-            seconds,
-        )
-        for exchange, answer in zip(run.exchanges, answers, strict=True)
+        request_row(pair.exchange, pair.answer, point, _phase(pair, point["concurrency"], window), seconds)
+        for pair in pairs
     ]
-    by_class = dict(sorted(Counter(answer.outcome for answer in answers).items()))
-    cancelled = by_class.get("cancelled", 0) if run.dead is None else 0
-    record = {
-        **{key: point[key] for key in ("index", "workload", "concurrency", "repeat")},
+    entry = blank_point(point) | {
         "status": "ok",
-        "reason": None,
         "start_s": seconds(run.start_ns),
         "steady_start_s": None if window.start_ns is None else seconds(window.start_ns),
         "steady_end_s": None if window.end_ns is None else seconds(window.end_ns),
         "end_s": seconds(run.end_ns),
-        "requests": {"ok": len(good), "failed": len(answers) - len(good) - cancelled, "by_class": by_class},
+        "requests": _classes(run, pairs),
+        "realised_tokens_ratio": _realised(good),
         **_tokens(run, good, window),
-        **_concurrency(run, intervals),
-        "realised_tokens_ratio": _realised(run, answers),
-        **_sources(good),
+        **_concurrency(run, pairs, window),
+        **_sources([pair.answer for pair in good]),
         **_shares(good),
         **_client(run),
     }
-    return record, rows
+    return entry, rows
 
 
 def arrivals(answer: Answer) -> tuple[list[int], list[int]] | None:
@@ -185,8 +244,39 @@ def arrivals(answer: Answer) -> tuple[list[int], list[int]] | None:
     return answer.chunk_ns, [total * (n + 1) // count - total * n // count for n in range(count)]
 
 
-def _tokens(run: PointRun, good: Sequence[Answer], window: Window) -> dict[str, Any]:
-    known = [pair for answer in good if (pair := arrivals(answer)) is not None]
+def _planned(pairs: Iterable[Pair]) -> bool:
+    return any(pair.exchange.scheduled_ns is not None for pair in pairs)
+
+
+def _window(run: PointRun, pairs: Sequence[Pair], concurrency: int) -> Window:
+    if _planned(pairs):
+        return open_loop_window(run.start_ns, run.stop_ns, run.end_ns)
+    return steady_window([pair.interval for pair in pairs], concurrency)
+
+
+def _phase(pair: Pair, concurrency: int, window: Window) -> str:
+    """An open loop has no burst of first requests, hence no ramp."""
+    turn = pair.exchange.turn if pair.exchange.scheduled_ns is None else 1
+    return phase(pair.exchange.sent_ns, pair.exchange.end_ns, turn, concurrency, window)
+
+
+def _classes(run: PointRun, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Count endings. Requests that we cut off because the point was over are no failures of the server."""
+    by_class = dict(sorted(Counter(pair.answer.outcome for pair in pairs).items()))
+    ours = by_class.get("cancelled", 0) if run.dead is None else 0
+    ok = by_class.get("ok", 0)
+    return {"ok": ok, "failed": len(pairs) - ok - ours, "by_class": by_class}
+
+
+def _realised(good: Sequence[Pair]) -> float | None:
+    """Tokens that came over tokens that were asked for, of the requests that succeeded."""
+    known = [pair for pair in good if pair.answer.output_tokens is not None]
+    requested = sum(pair.exchange.prompt.requested_tokens for pair in known)
+    return sum(pair.answer.output_tokens or 0 for pair in known) / requested if requested else None
+
+
+def _tokens(run: PointRun, good: Sequence[Pair], window: Window) -> dict[str, Any]:
+    known = [found for pair in good if (found := arrivals(pair.answer)) is not None]
     total = sum(sum(tokens) for _, tokens in known)
     last_ns = max((exchange.end_ns for exchange in run.exchanges), default=run.start_ns)
     whole_s = (last_ns - run.start_ns) / 1e9
@@ -201,49 +291,46 @@ def _tokens(run: PointRun, good: Sequence[Answer], window: Window) -> dict[str, 
     }
 
 
-def _concurrency(run: PointRun, intervals: Sequence[Interval]) -> dict[str, Any]:
-    last_ns = max((one.end_ns for one in intervals), default=run.start_ns)
+def _concurrency(run: PointRun, pairs: Sequence[Pair], window: Window) -> dict[str, Any]:
+    """Closed loop: the mean over the whole run, ramp and drain included. Open loop: over the time of arrivals."""
+    intervals = [pair.interval for pair in pairs]
+    end_ns = max((one.end_ns for one in intervals), default=run.start_ns)
+    if _planned(pairs) and window.end_ns is not None:
+        end_ns = window.end_ns
     return {
-        "achieved_concurrency": mean_in_flight(intervals, run.start_ns, last_ns),
+        "achieved_concurrency": mean_in_flight(intervals, run.start_ns, end_ns),
         "max_in_flight": most_in_flight(intervals),
     }
 
 
-def _realised(run: PointRun, answers: Sequence[Answer]) -> float | None:
-    """Tokens that came over tokens that were asked for, of the requests that succeeded."""
-    pairs = [
-        (answer.output_tokens, exchange.prompt.requested_tokens)
-        for exchange, answer in zip(run.exchanges, answers, strict=True)
-        if answer.outcome == "ok" and answer.output_tokens is not None
-    ]
-    requested = sum(asked for _, asked in pairs)
-    return sum(came for came, _ in pairs) / requested if requested else None
-
-
 def _sources(good: Sequence[Answer]) -> dict[str, Any]:
+    """How well tokens and times are known: `timing` is exact, per-chunk (tokens per chunk unknown) or unreliable."""
     sources = {answer.output_tokens_source for answer in good}
-    source = "unknown" if not sources else sources.pop() if len(sources) == 1 else "mixed"
-    exact = bool(good) and all(answer.chunk_tokens is not None for answer in good)
+    source = None if not sources else sources.pop() if len(sources) == 1 else "mixed"
+    exact = all(answer.chunk_tokens is not None for answer in good)
     chunks = sum(len(answer.chunk_ns) for answer in good)
     tokens = sum(answer.output_tokens or 0 for answer in good)
-    sparse = not exact and tokens > 0 and chunks / tokens < 0.5
-    timing = "exact" if exact else "unreliable" if sparse else "per-chunk"
+    sparse = tokens > 0 and chunks / tokens < 0.5
     return {
         "output_tokens_source": source,
-        "timing": timing if good else "unknown",
+        "timing": None if not good else "exact" if exact else "unreliable" if sparse else "per-chunk",
         "tokens_per_chunk": tokens / chunks if chunks else None,
     }
 
 
-def _shares(good: Sequence[Answer]) -> dict[str, Any]:
-    cached = [(a.cached_tokens, a.prompt_tokens) for a in good if a.cached_tokens is not None and a.prompt_tokens]
-    steps = [(a.output_tokens, a.verify_steps) for a in good if a.verify_steps and a.output_tokens]
-    waits = [a.queue_s for a in good if a.queue_s is not None]
+def _shares(good: Sequence[Pair]) -> dict[str, Any]:
+    """Shares that the answers themselves tell; token-weighted, time-weighted for the queue."""
+    answers = [pair.answer for pair in good]
+    cached = [(a.cached_tokens, a.prompt_tokens) for a in answers if a.cached_tokens is not None and a.prompt_tokens]
+    steps = [(a.output_tokens, a.verify_steps) for a in answers if a.verify_steps and a.output_tokens]
+    waits = [(p.answer.queue_s, p.interval) for p in good if p.answer.queue_s is not None]
+    lives_s = sum(one.end_ns - one.start_ns for _, one in waits) / 1e9
     return {
         "cached_token_share": sum(c for c, _ in cached) / sum(p for _, p in cached) if cached else None,
         "acceptance_length": sum(t for t, _ in steps) / sum(s for _, s in steps) if steps else None,
         "acceptance_source": "requests" if steps else None,
-        "mean_queue_s": statistics.fmean(waits) if waits else None,
+        "queue_share": sum(wait for wait, _ in waits) / lives_s if lives_s > 0 else None,
+        "mean_queue_s": statistics.fmean(wait for wait, _ in waits) if waits else None,
     }
 
 
@@ -254,4 +341,6 @@ def _client(run: PointRun) -> dict[str, Any]:
         "client_lag_p99_ms": lags[int(0.99 * (len(lags) - 1))] / 1e6 if lags else None,
         "client_cpu_share": run.cpu_s / whole_s if whole_s > 0 else None,
         "unopened_streams": run.unopened,
+        "arrivals_waited": run.arrivals_waited,
+        "arrivals_unsent": run.arrivals_unsent,
     }

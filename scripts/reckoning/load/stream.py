@@ -22,7 +22,6 @@ class Address:
 
     host: str
     port: int
-    path: str
     head: bytes
     tls: bool = False
 
@@ -65,7 +64,7 @@ class Stream(asyncio.Protocol):
         self._beginning = b""  # what came before the head was complete
         self._received = 0  # bytes of body, when framed by length
 
-    # --- connection ------------------------------------------------------------------------------------------------
+    # --- connection -------------------------------------------------------------------------------------------
 
     @property
     def connected(self) -> bool:
@@ -101,9 +100,12 @@ class Stream(asyncio.Protocol):
             self._opening.cancel()
         if self._transport is not None:
             transport, self._transport = self._transport, None
+            transport.set_protocol(
+                asyncio.Protocol()
+            )  # its last callbacks must not reach the next connection's request
             transport.abort()
 
-    # --- request ---------------------------------------------------------------------------------------------------
+    # --- request ----------------------------------------------------------------------------------------------
 
     def send(self, exchange: Exchange) -> None:
         """Send a request now; opens the connection first when there is none."""
@@ -142,7 +144,7 @@ class Stream(asyncio.Protocol):
         if self.exchange is not None:
             self._end(ending, error)
 
-    # --- response --------------------------------------------------------------------------------------------------
+    # --- response ---------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self._stamp(monotonic_ns())

@@ -56,6 +56,11 @@ def steady_window(intervals: Sequence[Interval], concurrency: int, longest_gap_n
     return best
 
 
+def open_loop_window(start_ns: int, stop_ns: int | None, end_ns: int) -> Window:
+    """Return the window of a point with planned arrivals: from the start to the last arrival."""
+    return Window(start_ns, stop_ns or end_ns) if (stop_ns or end_ns) > start_ns else Window(None, None)
+
+
 def _busy_spans(intervals: Iterable[Interval], longest_gap_ns: int) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     by_stream: dict[int, list[Interval]] = {}
