@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,9 @@ import jsonschema
 import psutil
 import pytest
 
-from reckoning.launch import ports, run_launch
+from reckoning.launch import reaper, run_launch
 
+MARK = "FAULTS_BENCH"
 HERE = Path(__file__).parent
 SCHEMA = json.loads((HERE.parents[1] / "workflow/schemas/outcome.schema.json").read_text())
 LIMITS = {
@@ -56,7 +60,7 @@ class Bench:
             "slug": "scripted",
             "status": "runnable",
             "settings": settings,
-            "env": {},
+            "env": {MARK: str(self.folder)},
             "patches": [],
         }
         launches = [
@@ -115,30 +119,21 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """Give a bench with a state folder of its own, and see that it leaves no process and no listening port."""
+    """Give a bench with a state folder of its own, and see that it leaves no process and no record of one."""
     monkeypatch.setenv("RECKONING_STATE_DIR", str(tmp_path / "state"))
     yield Bench(tmp_path)
-    assert scripted_processes(tmp_path) == []
-    assert not list((tmp_path / "state").glob("launches-*/*.json"))
-    assert ports.listening(range(30000, 30003)) == []
+    left = scripted_processes(tmp_path)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+    assert reaper.records() == []
 
 
 def scripted_processes(folder: Path) -> list[int]:
-    """Return the pids of processes that were started with this test's state folder in their environment or command."""
+    """Return the pids of the living scripted servers that were started by the bench of this folder."""
     found = []
     for process in psutil.process_iter():
-        try:
-            if (
-                "scripted_server.py" in " ".join(process.cmdline())
-                and str(folder) in process.environ().get("TMPDIR", "") + process.cwd()
-            ):
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
-        except psutil.Error:
-            continue
     return found
-
-
-@pytest.fixture
-def scripted() -> Callable[[Path], list[int]]:
-    """Give the function that lists living scripted servers of a folder."""
-    return scripted_processes

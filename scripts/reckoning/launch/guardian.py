@@ -31,7 +31,7 @@ else:  # run by file name: this folder is first on the path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-SCAN_EVERY_S = 5.0
+SCAN_EVERY_S = 2.0
 TICK_S = 0.25
 ORPHAN_GRACE_S = 5.0
 TAIL_BYTES = 1 << 20
