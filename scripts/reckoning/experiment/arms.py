@@ -25,6 +25,8 @@ RESERVED_SETTINGS = {
 }
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL)", re.IGNORECASE)
 _NOT_SECRET = re.compile(r"TOKEN(S|IZER)", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_TEXT_ENDINGS = ("revision", "path", "name", "key", "addr", "host", "template", "parser", "config", "args")
 Report = Callable[[tuple[str, ...], Any, str, str], None]
 
 
@@ -198,7 +200,7 @@ def _check_settings(path: tuple[str, ...], settings: Mapping[str, Any], report: 
         elif not re.fullmatch(r"[a-z][a-z0-9_]*", key):
             remedy = f"write {key.strip('-').replace('-', '_').lower()}"
             report(here, value, "not the Python name of a server argument", remedy)
-        elif isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?", value):
+        elif isinstance(value, str) and _NUMBER.fullmatch(value) and not key.endswith(_TEXT_ENDINGS):
             report(here, value, "text where a number is meant", "write it without quotes, exponent or leading zero")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from reckoning import files
 from reckoning.experiment import arms as arm_rules
@@ -149,12 +151,17 @@ def _build(config: Mapping[str, Any], source: str, text: yaml_text.YamlText) -> 
 
 
 def _plain_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with the numeric keys of expected.tok_s as text: the one place where numbers are meant."""
+    """Return the config with the levels in expected.tok_s as text: the one place where keys are meant as numbers."""
     expected = config.get("expected")
     if not isinstance(expected, Mapping) or not isinstance(expected.get("tok_s"), Mapping):
         return dict(config)
-    levels = {str(key) if type(key) is int else key: value for key, value in expected["tok_s"].items()}
-    return {**config, "expected": {**expected, "tok_s": levels}}
+    rates = {
+        workload: {str(key) if type(key) is int else key: rate for key, rate in levels.items()}
+        if isinstance(levels, Mapping)
+        else levels
+        for workload, levels in expected["tok_s"].items()
+    }
+    return {**config, "expected": {**expected, "tok_s": rates}}
 
 
 def _chosen(arms: Sequence[ArmRequest], only: Any, report: arm_rules.Report) -> list[ArmRequest]:
@@ -171,25 +178,24 @@ def _chosen(arms: Sequence[ArmRequest], only: Any, report: arm_rules.Report) -> 
 def _engine(raw: Mapping[str, Any], report: arm_rules.Report) -> Engine:
     version = raw["version"]
     if raw["kind"] == "managed":
+        known = managed_engines()
         if raw["lock"] is None:
-            report(("engine", "lock"), None, "a managed engine is built from a lock", "add lock: " + _locks())
-        elif (lock := find(f"envs/{raw['lock']}.lock")) is None:
-            report(("engine", "lock"), raw["lock"], f"there is no envs/{raw['lock']}.lock", f"use one of: {_locks()}")
-        elif version is None:
-            version = version_in_lock(lock)
+            report(("engine", "lock"), None, "a managed engine is built from locks", f"add lock: {', '.join(known)}")
+        elif raw["lock"] not in known:
+            remedy = remedy_for(raw["lock"], known)
+            report(("engine", "lock"), raw["lock"], "envs/engines.yaml knows no engine of this name", remedy)
+        else:
+            version = version or known[raw["lock"]]
     elif raw["python"] is None:
         report(("engine", "python"), None, "an existing engine needs its interpreter", "add python: /path/to/python")
     return Engine(raw["kind"], raw["lock"], raw["python"], version, tuple(raw["patches"]))
 
 
-def _locks() -> str:
-    return ", ".join(path.stem for path in sorted((REPOSITORY / "envs").glob("sglang-*.lock"))) or "none exists"
-
-
-def version_in_lock(lock: Path) -> str | None:
-    """Return the SGLang version that a lock pins, or None."""
-    match = re.search(r"^sglang(?:-cpu)?\s*==\s*([^\s;\\]+)", lock.read_text(encoding="utf-8"), re.MULTILINE)
-    return match.group(1) if match else None
+@functools.cache
+def managed_engines() -> dict[str, str]:
+    """Return the engines that the workflow can build: {name: SGLang version}."""
+    specs = yaml.safe_load((REPOSITORY / "envs" / "engines.yaml").read_text(encoding="utf-8"))
+    return {name: str(spec["version"]) for name, spec in specs.items()}
 
 
 def _machine(raw: Mapping[str, Any]) -> Machine:
@@ -201,7 +207,7 @@ def _machine(raw: Mapping[str, Any]) -> Machine:
 def _model(raw: Mapping[str, Any]) -> Model:
     draft = Draft(raw["draft"]["path"], raw["draft"]["facts"]) if raw["draft"] else None
     served = raw["served_name"] or raw["path"].rstrip("/").rsplit("/", 1)[-1]
-    return Model(raw["path"], raw["maker"], served, raw["facts"], draft)
+    return Model(raw["path"], raw["maker"], dict(raw["options"]), served, raw["facts"], draft)
 
 
 def _analysis(

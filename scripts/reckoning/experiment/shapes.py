@@ -47,6 +47,7 @@ class Model:
 
     path: str
     maker: str | None
+    options: Mapping[str, Any]
     served_name: str
     facts: Mapping[str, Any]
     draft: Draft | None
@@ -105,6 +106,7 @@ class Workload:
     flush: bool
     fresh_prompts: bool
     continuous_usage: bool
+    drain: str
     keep_raw: bool
 
     def requests_at(self, concurrency: int) -> int | None:

@@ -9,9 +9,15 @@ from typing import Any
 from reckoning import files
 from reckoning.experiment import ArmRequest, Experiment, Workload
 from reckoning.plan import command, order
-from reckoning.plan.rules import Setup, judge
+from reckoning.plan.devices import visible_count
+from reckoning.plan.memory import Memory
+from reckoning.plan.rules import Demand, Setup, judge
 from reckoning.plan.shapes import Arm, Launch, Pair, Plan, Point
 from reckoning.plan.surroundings import Surroundings, observe
+from reckoning.plan.timing import LaunchTime, TimeModel, spoken
+
+# Asked of every server: clients can then see how much of a prompt came from the prefix cache.
+ALWAYS = {"enable_cache_report": True}
 
 
 def make_plan(experiment: Experiment, surroundings: Surroundings | None = None) -> Plan:
@@ -20,12 +26,18 @@ def make_plan(experiment: Experiment, surroundings: Surroundings | None = None) 
     `surroundings` (visible GPUs, model facts, flag table) are observed on this machine when not given.
     """
     seen = observe(experiment) if surroundings is None else surroundings
-    arms = tuple(_arm(request, experiment, seen) for request in experiment.arms)
-    arms = _with_factors(arms, seen)
+    setups = {request.slug: _setup(request, experiment, seen) for request in experiment.arms}
+    times = TimeModel(
+        device=experiment.machine.device,
+        expected=experiment.expected,
+        published=seen.published,
+        repeats=experiment.repeats,
+        cooldown_s=experiment.limits["cooldown_s"],
+    )
+    arms = _with_factors([_arm(request, setups[request.slug], experiment, times) for request in experiment.arms], seen)
     runnable = [arm for arm in arms if arm.status == "runnable"]
     workloads = {workload.name: _workload(workload) for workload in experiment.workloads}
-    engine = _engine(experiment, seen)
-    model = _model(experiment, seen)
+    engine, model = _engine(experiment, seen), _model(experiment, seen)
     baseline = experiment.analysis["baseline"]
     if baseline not in {arm.slug for arm in runnable}:
         baseline = runnable[0].slug if runnable else None
@@ -51,54 +63,158 @@ def make_plan(experiment: Experiment, surroundings: Surroundings | None = None) 
         arms=arms,
         pairs=_pairs(runnable),
         launches=_launches(experiment, runnable, workloads, engine, model),
-        time={},
+        time=_run_time(experiment, runnable, setups, times),
     )
 
 
-def _arm(request: ArmRequest, experiment: Experiment, seen: Surroundings) -> Arm:
-    setup = Setup(
-        settings=request.settings,
+def _setup(request: ArmRequest, experiment: Experiment, seen: Surroundings) -> Setup:
+    """Return what the rules look at: settings under their canonical names, and the GPUs that this arm would see."""
+    machine = experiment.machine
+    variable = request.env.get("CUDA_VISIBLE_DEVICES", seen.visible_devices)
+    there = seen.gpus.count or machine.gpus
+    gpus, source = visible_count(variable, there)
+    if machine.gpus is not None and (gpus is None or machine.gpus < gpus):
+        gpus, source = machine.gpus, "machine.gpus"
+    settings = {seen.flags.canonical(name): value for name, value in request.settings.items()}
+    draft = seen.drafts.get(str(settings.get("speculative_draft_model_path")))
+    return Setup(
+        settings=settings,
         env=request.env,
         patches=frozenset(request.patches),
         version=seen.version,
-        device=experiment.machine.device,
-        gpus=seen.gpus,
-        gpu_source=seen.gpu_source,
-        gpu_memory_gib=experiment.machine.gpu_memory_gib,
-        compute_capability=experiment.machine.compute_capability,
-        nvlink=experiment.machine.nvlink,
-        nodes=experiment.machine.nodes,
+        device=machine.device,
+        gpus=gpus,
+        gpu_source=source,
+        gpu_memory_gib=machine.gpu_memory_gib or seen.gpus.memory_gib,
+        compute_capability=machine.compute_capability or seen.gpus.compute_capability,
+        nvlink=machine.nvlink,
+        nodes=machine.nodes,
         facts=seen.facts,
-        draft=seen.draft,
+        stated_facts=experiment.model.facts,
+        draft=draft,
         flags=seen.flags,
-        levels=tuple(sorted({level for workload in experiment.workloads for level in workload.concurrency})),
-        longest_request=None,
+        demands=tuple(_demand(workload, seen) for workload in experiment.workloads),
+        known_patches=seen.patches,
+        unavailable=request.unavailable,
+        written=request.settings,
     )
+
+
+def _demand(workload: Workload, seen: Surroundings) -> Demand:
+    # A byte-pair token is rarely shorter than three bytes of prose; prompts from files are an upper bound from that.
+    guessed = seen.prompt_bytes.get(workload.name, 0) // 3
+    tokens = guessed if workload.input_tokens is None else workload.input_tokens
+    return Demand(workload.name, workload.concurrency, tokens, workload.output_tokens)
+
+
+def _arm(request: ArmRequest, setup: Setup, experiment: Experiment, times: TimeModel) -> Arm:
     problems = judge(setup)
     levels = {problem.level for problem in problems}
     status = "rejected" if "reject" in levels else "unavailable" if "unavailable" in levels else "runnable"
-    words = command.server_command(
-        experiment.model.path,
-        experiment.model.served_name,
-        experiment.machine.device,
-        request.settings,
-        seen.flags.flags,
-    )
+    model, table = experiment.model, setup.flags.flags
+    served = {**{name: value for name, value in ALWAYS.items() if not table or name in table}, **setup.settings}
+    launch = _launch_time(request.slug, setup, experiment.workloads, times)
     return Arm(
         name=request.name,
         slug=request.slug,
         why=request.why,
         status=status,
         problems=problems,
-        settings=dict(request.settings),
+        settings=dict(sorted(setup.settings.items())),
         env=dict(request.env),
         patches=request.patches,
         parents=request.parents,
         factors={},
-        command=words,
-        memory=None,
-        time=None,
+        command=command.server_command(
+            model.path, model.served_name, experiment.machine.device, settings=served, flags=table
+        ),
+        memory=_memory(setup.memory),
+        time={**{key: round(value, 1) for key, value in _parts(launch).items()}, "basis": list(launch.basis)},
     )
+
+
+def _launch_time(slug: str, setup: Setup, workloads: Sequence[Workload], times: TimeModel) -> LaunchTime:
+    memory = setup.memory
+    return times.launch(
+        slug,
+        workloads,
+        weights_gib=memory.total_weights_gib * setup.tp if memory else None,
+        graphs=setup.layout.decode_graphs,
+        speculative=setup.speculative is not None,
+    )
+
+
+def _parts(launch: LaunchTime) -> dict[str, float]:
+    return {
+        "start_s": launch.start_s,
+        "warmup_s": launch.warmup_s,
+        "measure_s": launch.measure_s,
+        "stop_s": launch.stop_s,
+        "launch_s": launch.total_s,
+    }
+
+
+def _memory(memory: Memory | None) -> dict[str, Any] | None:
+    if memory is None:
+        return None
+    return {
+        "gpu_gib": memory.gpu_gib,
+        "weights_gib": round(memory.weights_gib, 2),
+        "reserve_gib": round(memory.reserve_gib, 2),
+        "graph_gib": round(memory.graph_gib, 2),
+        "mem_fraction_static": memory.mem_fraction,
+        "kv_pool_gib": None if memory.kv_pool_gib is None else round(memory.kv_pool_gib, 2),
+        "kv_tokens": memory.kv_tokens,
+        "kv_bytes_per_token": max(stage.kv_bytes_per_token for stage in memory.stages),
+        "stages": [
+            {
+                key: round(value, 3) if isinstance(value, float) else value
+                for key, value in {**files.jsonable(stage), "weights_gib": stage.weights_gib}.items()
+            }
+            for stage in memory.stages
+        ],
+    }
+
+
+def _run_time(
+    experiment: Experiment, runnable: Sequence[Arm], setups: Mapping[str, Setup], times: TimeModel
+) -> dict[str, Any]:
+    """Return the time of the whole run, its basis, and what the usual changes on the command line would make of it."""
+
+    def block_s(workloads: Sequence[Workload], model: TimeModel) -> float:
+        return sum(_launch_time(arm.slug, setups[arm.slug], workloads, model).total_s for arm in runnable)
+
+    per_block = block_s(experiment.workloads, times)
+    total = per_block * experiment.blocks
+    levels = sorted({level for workload in experiment.workloads for level in workload.concurrency})
+    changes = [(f"--config blocks={blocks}", per_block * blocks) for blocks in _other_blocks(experiment.blocks)]
+    if experiment.repeats > 1:
+        once = dataclasses.replace(times, repeats=1)
+        changes.append(("--config repeats=1", block_s(experiment.workloads, once) * experiment.blocks))
+    if len(levels) > 2:
+        ends = {levels[0], levels[-1]}
+        kept = [
+            dataclasses.replace(workload, concurrency=tuple(level for level in workload.concurrency if level in ends))
+            for workload in experiment.workloads
+        ]
+        text = f"--config levels={levels[0]},{levels[-1]}"
+        changes.append(
+            (text, block_s([workload for workload in kept if workload.concurrency], times) * experiment.blocks)
+        )
+    basis = dict.fromkeys(line for arm in runnable for line in arm.time["basis"])
+    return {
+        "total_s": round(total, 1),
+        "text": spoken(total),
+        "per_block_s": round(per_block, 1),
+        "launches": len(runnable) * experiment.blocks,
+        "basis": list(basis),
+        "what_if": [{"change": text, "total_s": round(other, 1), "text": spoken(other)} for text, other in changes],
+    }
+
+
+def _other_blocks(blocks: int) -> list[int]:
+    """Return the numbers of blocks worth a thought beside the planned one: the least for an interval, and one more."""
+    return sorted({3, blocks + 1} - {blocks}) if blocks > 3 else [blocks + 1, blocks + 2]
 
 
 def _with_factors(arms: Sequence[Arm], seen: Surroundings) -> tuple[Arm, ...]:
@@ -150,9 +266,10 @@ def _launches(
                 "env": arm.env,
                 "patches": arm.patches,
                 "engine": {key: engine[key] for key in ("kind", "lock", "version", "python")},
-                "model": {key: model[key] for key in ("path", "maker", "served_name")},
+                "model": {key: model[key] for key in ("path", "maker", "options", "served_name")},
                 "workloads": workloads,
                 "points": points,
+                "requests": {key: experiment.limits[key] for key in ("request_idle_s", "request_total_s")},
                 "seed": seed,
             }
             launches.append(Launch(len(launches), block, arm.slug, seed, files.digest(depends_on), points))
@@ -160,6 +277,7 @@ def _launches(
 
 
 def _points(experiment: Experiment, seed: int) -> tuple[Point, ...]:
+    """Return the points of one launch in their shuffled order; the first of each level brings the level's warm-up."""
     wanted = [
         (workload, level, repeat)
         for workload in experiment.workloads
@@ -167,18 +285,23 @@ def _points(experiment: Experiment, seed: int) -> tuple[Point, ...]:
         for repeat in range(1, experiment.repeats + 1)
     ]
     shuffled = order.shuffled(wanted, seed, "points", name=lambda point: (point[0].name, point[1], point[2]))
-    return tuple(
-        Point(
-            index=index,
-            workload=workload.name,
-            concurrency=level,
-            repeat=repeat,
-            seed=order.derived_seed(seed, workload.name, level, repeat),
-            requests=workload.requests_at(level),
-            warmup_requests=workload.warmup_requests_per_stream * level,
+    points: list[Point] = []
+    warm: set[tuple[str, int]] = set()
+    for index, (workload, level, repeat) in enumerate(shuffled):
+        cold = (workload.name, level) not in warm
+        warm.add((workload.name, level))
+        points.append(
+            Point(
+                index=index,
+                workload=workload.name,
+                concurrency=level,
+                repeat=repeat,
+                seed=order.derived_seed(seed, workload.name, level, repeat),
+                requests=workload.requests_at(level),
+                warmup_requests=workload.warmup_requests_per_stream * level if cold else 0,
+            )
         )
-        for index, (workload, level, repeat) in enumerate(shuffled)
-    )
+    return tuple(points)
 
 
 def _workload(workload: Workload) -> dict[str, Any]:
@@ -197,18 +320,30 @@ def _engine(experiment: Experiment, seen: Surroundings) -> dict[str, Any]:
 
 
 def _machine(experiment: Experiment, seen: Surroundings) -> dict[str, Any]:
-    return {**files.jsonable(experiment.machine), "visible_gpus": seen.gpus, "visible_gpus_source": seen.gpu_source}
+    """Return the machine as described, with what the driver says in the places that were left open."""
+    found = seen.gpus
+    stated = files.jsonable(experiment.machine)
+    observed = {
+        "gpus": found.count or None,
+        "gpu_name": found.names[0] if found.names else None,
+        "gpu_memory_gib": found.memory_gib,
+        "compute_capability": found.compute_capability,
+    }
+    return {**stated, **{key: value for key, value in observed.items() if stated[key] is None}}
 
 
 def _model(experiment: Experiment, seen: Surroundings) -> dict[str, Any]:
     model = experiment.model
+    draft = None
+    if model.draft:
+        facts = seen.drafts.get(model.draft.path)
+        draft = {"path": model.draft.path, "facts": dict(facts.values) if facts else dict(model.draft.facts)}
     return {
         "path": model.path,
         "maker": model.maker,
+        "options": dict(model.options),
         "served_name": model.served_name,
         "facts": dict(seen.facts.values),
         "facts_source": seen.facts.source,
-        "draft": {"path": model.draft.path, "facts": dict(seen.draft.values) if seen.draft else {}}
-        if model.draft
-        else None,
+        "draft": draft,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from reckoning.experiment import Unavailable
+from reckoning.plan.effective import Effective, effective
 from reckoning.plan.facts import ModelFacts
 from reckoning.plan.flags import FlagTable
+from reckoning.plan.memory import Memory, estimate
 from reckoning.plan.shapes import ArmProblem
 
 LEVELS = ("reject", "unavailable", "warn", "note")
@@ -18,68 +22,133 @@ LEVELS = ("reject", "unavailable", "warn", "note")
 
 @dataclass(frozen=True)
 class Objection:
-    """Why a rule speaks up about one arm, and what the user can do."""
+    """Why a rule speaks up about one arm, and what the user can do. `level` replaces the rule's own when given."""
 
     reason: str
     remedy: str
+    level: str | None = None
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one workload asks of a server at most: its levels, and the tokens of its longest request."""
+
+    workload: str
+    levels: tuple[int, ...]
+    input_tokens: int
+    output_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What rules look at: one arm on one machine with one engine. Unknown facts are None: no rule judges by them."""
+    """What rules look at: one arm on one machine with one engine. Unknown facts are None: no rule judges by them.
+
+    `settings` are under their canonical names, `written` as the user wrote them.
+    """
 
     settings: Mapping[str, Any]
-    env: Mapping[str, str]
-    patches: frozenset[str]
-    version: str | None
-    device: str
-    gpus: int | None
-    gpu_source: str
-    gpu_memory_gib: float | None
-    compute_capability: str | None
-    nvlink: bool | None
-    nodes: int
-    facts: ModelFacts
-    draft: ModelFacts | None
-    flags: FlagTable
-    levels: tuple[int, ...]
-    longest_request: int | None
-    raw_settings: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    patches: frozenset[str] = frozenset()
+    version: str | None = None
+    device: str = "cuda"
+    gpus: int | None = None
+    gpu_source: str = "unknown"
+    gpu_memory_gib: float | None = None
+    compute_capability: str | None = None
+    nvlink: bool | None = None
+    nodes: int = 1
+    facts: ModelFacts = field(default_factory=ModelFacts)
+    stated_facts: Mapping[str, Any] = field(default_factory=dict)
+    draft: ModelFacts | None = None
+    flags: FlagTable = field(default_factory=FlagTable)
+    demands: tuple[Demand, ...] = ()
+    known_patches: frozenset[str] | None = None
+    unavailable: Unavailable | None = None
+    written: Mapping[str, Any] | None = None
 
     def value(self, name: str, default: Any = None) -> Any:
         """Return a setting as requested, else the engine's own default, else `default`."""
         if name in self.settings:
             return self.settings[name]
         flag = self.flags.get(name)
-        if flag is not None and flag.default is not None:
-            return flag.default
-        return default
+        return default if flag is None or flag.default is None else flag.default
+
+    def _size(self, name: str) -> int:
+        value = self.value(name, 1)
+        return value if isinstance(value, int) and not isinstance(value, bool) else 1
 
     @property
     def tp(self) -> int:
-        return _whole(self.value("tp_size", 1), 1)
+        return self._size("tp_size")
 
     @property
     def pp(self) -> int:
-        return _whole(self.value("pp_size", 1), 1)
+        return self._size("pp_size")
 
     @property
     def ep(self) -> int:
-        return _whole(self.value("ep_size", 1), 1)
+        return self._size("ep_size")
 
     @property
     def dp(self) -> int:
-        return _whole(self.value("dp_size", 1), 1)
+        return self._size("dp_size")
 
     @property
     def moe_dp(self) -> int:
-        return _whole(self.value("moe_dp_size", 1), 1)
+        return self._size("moe_dp_size")
 
     @property
     def speculative(self) -> str | None:
         """The speculative algorithm in capitals, or None."""
         chosen = self.value("speculative_algorithm")
         return str(chosen).upper() if chosen else None
+
+    @property
+    def attention_backends(self) -> dict[str, str]:
+        """The attention backends that the user chose: {setting: backend}."""
+        names = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
+        return {name: self.settings[name] for name in names if self.settings.get(name)}
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return tuple(sorted({level for demand in self.demands for level in demand.levels}))
+
+    @property
+    def architecture(self) -> int | None:
+        """The GPU's architecture as one number: 120 for sm_120."""
+        major, _, minor = (self.compute_capability or "").partition(".")
+        return int(major) * 10 + int(minor or 0) if major.isdigit() and (minor or "0").isdigit() else None
+
+    def at_least(self, version: str) -> bool:
+        """Return whether the engine is of this version or newer; an unknown engine is taken for the older kind."""
+        try:
+            return self.version is not None and Version(self.version) >= Version(version)
+        except InvalidVersion:
+            return False
+
+    @functools.cached_property
+    def layout(self) -> Effective:
+        """What the engine will make of the settings."""
+        return effective(self)
+
+    @functools.cached_property
+    def memory(self) -> Memory | None:
+        """The memory estimate, or None when the model's facts do not suffice or the sizes make no sense."""
+        sizes = (self.tp, self.pp, self.ep, self.dp, self.moe_dp)
+        if self.device == "cpu" or min(sizes) < 1 or (self.facts.layers or 0) < self.pp:
+            return None
+        return estimate(
+            self.facts,
+            self.layout,
+            settings=self.settings,
+            draft=self.draft if self.speculative else None,
+            layer_partition=self.env.get("SGLANG_PP_LAYER_PARTITION"),
+            gpu_gib=self.gpu_memory_gib,
+        )
 
 
 @dataclass(frozen=True)
@@ -107,7 +176,10 @@ class Rule:
         if not self.applies_to(setup.version):
             return []
         reference = self.references[0] if self.references else None
-        return [ArmProblem(self.id, self.level, found.reason, found.remedy, reference) for found in self.check(setup)]
+        return [
+            ArmProblem(self.id, found.level or self.level, found.reason, found.remedy, reference)
+            for found in self.check(setup)
+        ]
 
 
 REGISTRY: dict[str, Rule] = {}
@@ -134,7 +206,3 @@ def judge(setup: Setup) -> tuple[ArmProblem, ...]:
     """Return what all rules say about `setup`, the gravest first, then by rule id."""
     found = [problem for rule in REGISTRY.values() for problem in rule.problems(setup)]
     return tuple(sorted(found, key=lambda problem: (LEVELS.index(problem.level), problem.rule)))
-
-
-def _whole(value: Any, otherwise: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
