@@ -207,6 +207,9 @@ class LogReader:
     def _enter(self, name: str, at: str | None) -> None:
         if self._leader is None:
             self._leader = self._rank
+        if name in _SERVING:  # the main process speaks for all: the ranks are where it is
+            self._stage_of_rank.clear()
+            self._solid_stage_of_rank.clear()
         self._stage_of_rank[self._rank] = name
         if name != stages.JIT_COMPILE:
             self._solid_stage_of_rank[self._rank] = name
@@ -267,6 +270,7 @@ class LogReader:
         return Cause(class_, last, cause, evidence, number, remedy)
 
 
+_SERVING = frozenset({stages.HTTP_SERVER, stages.WARM_UP, stages.READY})
 # Kernels are compiled when first needed: these can be logged before a server is ready and still end it later.
 _SURVIVE_READY = frozenset(
     {"missing-header", "link", "jit-compile", "toolkit-skew", "toolkit-too-old", "unsupported-architecture"}

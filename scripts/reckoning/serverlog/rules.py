@@ -84,9 +84,7 @@ def _heads(found: re.Match[str]) -> str:
     count, size = int(found["count"]), int(found["size"])
     divisors = [str(number) for number in range(1, count + 1) if count % number == 0]
     few = ", ".join(divisors if len(divisors) <= 12 else [*divisors[:11], "..."])
-    return (
-        f"{count} parts (heads, experts or columns) cannot be split over {size} ranks; sizes that divide {count}: {few}"
-    )
+    return f"{count} heads (or experts, or columns) cannot be split over {size} ranks; {count} can be split over {few}"
 
 
 def _stage_of_weights(found: re.Match[str]) -> str:
@@ -160,6 +158,12 @@ RULES: tuple[Rule, ...] = (
             if m["library"] == "cuda"
             else f"{FULL_TOOLKIT}; a toolkit from Python wheels has lib/ and versioned names only"
         ),
+    ),
+    _rule(
+        "jit-compile",
+        r"^\S+\.(?:cu|cuh|cpp|cc|c|h|hpp|inl)(?:\(\d+\)|:\d+(?::\d+)?): (?:catastrophic |fatal )?error:? (?P<text>.*)",
+        lambda m: f"the compiler's first error: {m['text']}",
+        "run `python -m reckoning.environment probe` to see which part of the tool chain does not fit",
     ),
     _rule(
         "jit-compile",
