@@ -211,11 +211,8 @@ def _stage(
     spread = 1 if settings.get("moe_a2a_backend", "none") not in (None, "none") else layout.tp
     head = hidden * facts.get("vocab_size") * dtype / (layout.attn_tp if layout.attn_dp > 1 else layout.tp)
     ends = (index == 0) + (index == layout.pp - 1 and not (layout.pp == 1 and facts.get("tie_word_embeddings", False)))
-    draft_bytes = 0.0
     kv = kv_bytes_per_token(facts, len(layers), layout.attn_tp, _kv_element(settings, facts))
-    if draft is not None and draft.layers and draft.get("hidden_size") and draft.heads:
-        draft_bytes = draft_parameters(draft, layout.attn_tp) * dtype_bytes(draft.get("dtype"))
-        kv += kv_bytes_per_token(draft, draft.layers, layout.attn_tp, 2.0)
+    draft_bytes, draft_kv = _draft(draft, layout.attn_tp, kv / max(1, len(layers)))
     return Stage(
         stage=index,
         layers=len(layers),
@@ -226,8 +223,21 @@ def _stage(
         shared_experts_gib=moe * shared * plain / spread / GIB,
         embeddings_gib=ends * head / GIB,
         draft_gib=draft_bytes / GIB,
-        kv_bytes_per_token=max(1, kv),
+        kv_bytes_per_token=max(1, kv + draft_kv),
     )
+
+
+def _draft(draft: ModelFacts | None, ranks: int, target_kv_per_layer: float) -> tuple[float, int]:
+    """Return the weights (bytes) and KV bytes per token of the draft on one GPU.
+
+    With an unknown shape the stated size is used, and for the cache what SGLang assumes then: a target's layer each.
+    """
+    if draft is None:
+        return 0.0, 0
+    if draft.layers and draft.get("hidden_size") and draft.heads:
+        weights = draft_parameters(draft, ranks) * dtype_bytes(draft.get("dtype"))
+        return weights, kv_bytes_per_token(draft, draft.layers, ranks, 2.0)
+    return draft.get("weights_gib", 0.0) * GIB / ranks, int(target_kv_per_layer * (draft.layers or 0))
 
 
 def _kv_element(settings: Mapping[str, Any], facts: ModelFacts) -> float:

@@ -12,7 +12,7 @@ from reckoning.plan import command, order
 from reckoning.plan.devices import visible_count
 from reckoning.plan.memory import Memory
 from reckoning.plan.rules import Demand, Setup, judge
-from reckoning.plan.shapes import Arm, Launch, Pair, Plan, Point
+from reckoning.plan.shapes import Arm, ArmProblem, Launch, Pair, Plan, Point
 from reckoning.plan.surroundings import Surroundings, observe
 from reckoning.plan.timing import LaunchTime, TimeModel, spoken
 
@@ -109,8 +109,6 @@ def _demand(workload: Workload, seen: Surroundings) -> Demand:
 
 def _arm(request: ArmRequest, setup: Setup, experiment: Experiment, times: TimeModel) -> Arm:
     problems = judge(setup)
-    levels = {problem.level for problem in problems}
-    status = "rejected" if "reject" in levels else "unavailable" if "unavailable" in levels else "runnable"
     model, table = experiment.model, setup.flags.flags
     served = {**{name: value for name, value in ALWAYS.items() if not table or name in table}, **setup.settings}
     launch = _launch_time(request.slug, setup, experiment.workloads, times)
@@ -118,7 +116,7 @@ def _arm(request: ArmRequest, setup: Setup, experiment: Experiment, times: TimeM
         name=request.name,
         slug=request.slug,
         why=request.why,
-        status=status,
+        status=_status(request, problems),
         problems=problems,
         settings=dict(sorted(setup.settings.items())),
         env=dict(request.env),
@@ -131,6 +129,13 @@ def _arm(request: ArmRequest, setup: Setup, experiment: Experiment, times: TimeM
         memory=_memory(setup.memory),
         time={**{key: round(value, 1) for key, value in _parts(launch).items()}, "basis": list(launch.basis)},
     )
+
+
+def _status(request: ArmRequest, problems: Sequence[ArmProblem]) -> str:
+    levels = {problem.level for problem in problems}
+    if request.unavailable is None and "reject" in levels:
+        return "rejected"
+    return "unavailable" if "unavailable" in levels else "runnable"
 
 
 def _launch_time(slug: str, setup: Setup, workloads: Sequence[Workload], times: TimeModel) -> LaunchTime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reckoning.plan.memory import missing_facts
 from reckoning.plan.rules.core import Objection, Setup, rule
 
 # The estimate was within 1 % of two measured cases; a decision to reject leaves room for three times that.
@@ -131,7 +132,8 @@ def graphs_hold_level(setup: Setup) -> Iterator[Objection]:
 def memory_unknown(setup: Setup) -> Iterator[Objection]:
     if setup.device == "cpu":
         return
-    if setup.memory is None:
-        yield Objection("the model's facts do not suffice for a memory estimate", "complete model.facts")
+    missing = missing_facts(setup.facts)
+    if missing:
+        yield Objection(f"no memory estimate without {', '.join(missing)}", "complete model.facts")
     elif setup.gpu_memory_gib is None:
         yield Objection("the memory of the GPUs is not known", "set machine.gpu_memory_gib")
