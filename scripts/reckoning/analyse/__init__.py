@@ -11,11 +11,12 @@ from reckoning.analyse.assemble import findings_of
 from reckoning.analyse.design import design_from_plan
 from reckoning.analyse.gather import gather, read_outcomes
 from reckoning.analyse.outside import read_published
+from reckoning.analyse.own_table import read_design_file, read_own_table
 from reckoning.analyse.results import compute
 from reckoning.analyse.tables import write_tables
 from reckoning.files import read_json, write_json
 
-__all__ = ["analyse_experiment"]
+__all__ = ["analyse_experiment", "analyse_table"]
 
 
 def analyse_experiment(results: Path) -> dict[str, Any]:
@@ -33,6 +34,22 @@ def analyse_experiment(results: Path) -> dict[str, Any]:
     findings = findings_of(found)
     write_tables(results / "tables", found, findings)
     write_json(results / "findings.json", findings)
+    return findings
+
+
+def analyse_table(points: Path, design: Path | None, out: Path, tables: Path | None = None) -> dict[str, Any]:
+    """Analyse a table of the user's own, write `out` (and `tables/`), and return the findings.
+
+    Raises `own_table.TableError` with every fault of the design or the columns; faults of rows become exclusions.
+    """
+    raw = read_design_file(design)
+    made, evidence = read_own_table(points, raw)
+    published = read_published((design or points).parent / raw["published"]) if raw.get("published") else None
+    found = compute(made, evidence, published)
+    findings = findings_of(found)
+    if tables is not None:
+        write_tables(tables, found, findings)
+    write_json(out, findings)
     return findings
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,9 +53,9 @@ POINT_COLUMNS = (
 )  # fmt: skip
 
 
-def points_frame(rows: list[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the tidy table of points with every column of `POINT_COLUMNS`, also when there are no rows."""
-    frame = pd.DataFrame(list(rows), columns=list(POINT_COLUMNS))
+def points_frame(rows: list[Mapping[str, Any]], extra: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the tidy table of points with every column of `POINT_COLUMNS` and `extra`, also when there are no rows."""
+    frame = pd.DataFrame(list(rows), columns=list(dict.fromkeys([*POINT_COLUMNS, *extra])))
     texts = {"arm", "workload", "status", "flags", "reason", "exclusion_reason"}
     for column in frame.columns.difference([*texts, "rankable"]):
         frame[column] = pd.to_numeric(frame[column], errors="coerce")

@@ -6,7 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reckoning.analyse.design import Limits
+from reckoning.analyse.design import Arm, Limits
+from reckoning.load.flags import FLAGS
+
+NOT_EFFECTIVE = 1.05
+"""An acceptance length up to this means that speculation is on and does nothing."""
+
+SPECULATION_OFF = "speculation is not effective"
 
 
 def point_reasons(point: Mapping[str, Any], limits: Limits) -> list[str]:
@@ -16,24 +22,39 @@ def point_reasons(point: Mapping[str, Any], limits: Limits) -> list[str]:
     """
     if point.get("status") == "failed":
         return [f"the point failed: {point.get('reason') or 'no reason recorded'}"]
-    reasons = [f"flagged: {flag}" for flag in flags_of(point.get("flags"))]
+    found = _measured_faults(point, limits)
+    return [*(FLAGS.get(flag, flag) for flag in flags_of(point.get("flags")) if flag not in found), *found.values()]
+
+
+def _measured_faults(point: Mapping[str, Any], limits: Limits) -> dict[str, str]:
+    """Return flag -> reason with its numbers, for the limits that a point's own columns show to be broken."""
+    reasons = {}
     level, achieved = _number(point.get("concurrency")), _number(point.get("achieved_concurrency"))
     if level and achieved is not None and achieved < limits.min_achieved_concurrency * level:
-        reasons.append(
+        reasons["low-concurrency"] = (
             f"achieved concurrency {achieved:.3g} is below {limits.min_achieved_concurrency:.0%} of {level:.0f}"
         )
     realised = _number(point.get("realised_tokens_ratio"))
     if realised is not None and abs(realised - 1) > limits.max_token_deviation:
-        reasons.append(f"realised output tokens are {realised:.1%} of those requested")
+        reasons["tokens-off"] = f"realised output tokens are {realised:.1%} of those requested"
     ok, failed = _number(point.get("requests_ok")), _number(point.get("requests_failed"))
     if ok is not None and failed is not None and ok + failed > 0:
         share = failed / (ok + failed)
         if share > limits.max_failed_share:
-            reasons.append(f"{failed:.0f} of {ok + failed:.0f} requests failed (limit {limits.max_failed_share:.1%})")
+            limit = f"limit {limits.max_failed_share:.1%}"
+            reasons["failed-requests"] = f"{failed:.0f} of {ok + failed:.0f} requests failed ({limit})"
     duration = _number(point.get("duration_s"))
     if duration is not None and duration < limits.min_point_duration_s:
-        reasons.append(f"lasted {duration:.3g} s, less than {limits.min_point_duration_s:.3g} s")
+        reasons["too-short"] = f"lasted {duration:.3g} s, less than {limits.min_point_duration_s:.3g} s"
     return reasons
+
+
+def speculation_reason(point: Mapping[str, Any], arm: Arm) -> str | None:
+    """Return why a speculative arm's point is no result of speculation: nearly no draft token was accepted."""
+    length = _number(point.get("acceptance_length"))
+    if not arm.settings.get("speculative_algorithm") or length is None or length > NOT_EFFECTIVE:
+        return None
+    return f"{SPECULATION_OFF}: acceptance length {length:.2f}"
 
 
 def value_reason(value: Any, metric: str) -> str | None:

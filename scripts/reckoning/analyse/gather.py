@@ -14,7 +14,7 @@ import pandas as pd
 
 from reckoning.analyse.design import Design
 from reckoning.analyse.evidence import Evidence, Launch, QuantileKey, points_frame
-from reckoning.analyse.exclusions import flags_of, point_reasons, value_reason
+from reckoning.analyse.exclusions import flags_of, point_reasons, speculation_reason, value_reason
 from reckoning.analyse.requests import Distribution, LaunchRequests, read_launch_requests
 from reckoning.files import read_json
 from reckoning.statistics.quantiles import LaunchQuantile
@@ -159,6 +159,8 @@ def _row(launch: Launch, point: Mapping[str, Any], measured: LaunchRequests, des
         "flags": ";".join(flags_of(point.get("flags"))),
     }
     reasons = point_reasons(row, design.limits)
+    if (useless := speculation_reason(row, design.arm(launch.arm))) is not None:
+        reasons.append(useless)
     if not reasons and (reason := value_reason(row.get(design.primary), design.primary)):
         reasons.append(reason)
     row["rankable"] = not reasons

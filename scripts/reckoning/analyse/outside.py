@@ -12,6 +12,7 @@ from reckoning.analyse.cells import Cell, Cells
 from reckoning.analyse.design import Design
 from reckoning.analyse.evidence import Evidence
 from reckoning.analyse.spread import Spread
+from reckoning.experiment.names import slug
 from reckoning.statistics.intervals import Interval, launch_interval, prediction_interval
 
 
@@ -48,7 +49,9 @@ def published_comparison(
         predicted = one_more_run(cells, design, spreads, cell, arm) if arm else launch_interval([])
         verdict = _published_verdict(float(value), predicted)
         found.append(
-            Published(arm or slug_of(str(row.get("arm"))), cell, float(value), approximate, predicted, verdict, note)
+            Published(
+                arm or slug(str(row.get("arm"))) or "arm", cell, float(value), approximate, predicted, verdict, note
+            )
         )
     return found
 
@@ -71,12 +74,6 @@ def _published_verdict(value: float, predicted: Interval) -> str:
     if predicted.state != "ok":
         return "cannot-tell"
     return "reproduced" if predicted.low <= value <= predicted.high else "differs"
-
-
-def slug_of(text: str) -> str:
-    """Return a label in the form of a slug, for arms that the plan does not know."""
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())
-    return "-".join(part for part in slug.split("-") if part) or "arm"
 
 
 def read_published(path: Path) -> pd.DataFrame:

@@ -13,9 +13,6 @@ from reckoning.analyse.spread import DriftOf, Spread
 from reckoning.analyse.words import hours, list_of, number, percent, ratio_range, signed_percent
 from reckoning.statistics.contrasts import Verdict
 
-NOT_EFFECTIVE = 1.05
-"""An acceptance length up to this means that speculation is on and does nothing."""
-
 
 def levels_of(levels: Iterable[int]) -> str:
     """Return `C=1, C=32 and C=64`."""
@@ -105,11 +102,7 @@ def _acceptance(found: Speculation) -> str:
     if not known:
         return "The acceptance length is not known."
     lengths = [f"{number(i.estimate, i.low, i.high)} at C={level}" for i, level in known[:3]]
-    text = f"Acceptance length {list_of(lengths)}."
-    weak = [level for i, level in known if i.estimate <= NOT_EFFECTIVE]
-    if weak:
-        text += f" At {levels_of(weak)} speculation is not effective: almost no draft token is accepted."
-    return text
+    return f"Acceptance length {list_of(lengths)}."
 
 
 def negative_sentence(contrasts: Sequence[Contrast], worst: Contrast, design: Design) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from reckoning.analyse import sentences
 from reckoning.analyse.cells import Cell
 from reckoning.analyse.compare import Contrast
 from reckoning.analyse.effects import FactorEffect
+from reckoning.analyse.exclusions import SPECULATION_OFF
 from reckoning.analyse.recommend import winner_sentence
 from reckoning.analyse.refusals import Refusal
 from reckoning.analyse.results import Results
@@ -201,6 +203,13 @@ def _size(contrast: Contrast) -> float:
 
 
 def _speculation(results: Results) -> Iterator[Statement]:
+    useless = Counter(e["arm"] for e in results.evidence.exclusions if SPECULATION_OFF in str(e["reason"]))
+    for arm, count in useless.items():
+        text = (
+            f"{results.design.name(arm)}: speculation is not effective in {count} points (nearly no draft token is "
+            "accepted), so they are no result of speculation and stay out of verdicts."
+        )
+        yield Statement("speculation", text, "not-effective", n=count, arms=(arm,), weight=10)
     for found in results.speculation:
         known = [c for c, _, _ in found.levels if c is not None and c.pair.ratio]
         best = max(known, key=lambda c: c.pair.ratio) if known else None
