@@ -28,7 +28,12 @@
   }
 
   // Tables: a heading sorts its column; what is not known stays last in both directions.
-  const valueOf = (row, column) => row.cells[column].dataset.sort;
+  const unknown = new Set(["", "–"]);
+  const valueOf = (row, column) => {
+    const cell = row.cells[column];
+    const value = cell.dataset.sort ?? cell.textContent.trim();
+    return unknown.has(value) ? "" : value;
+  };
   const sortBy = (table, column, rising) => {
     const body = table.tBodies[0];
     const numeric = [...body.rows].every((row) => valueOf(row, column) === "" || !Number.isNaN(Number(valueOf(row, column))));

@@ -78,10 +78,10 @@ def _contrast_columns(cast: Cast) -> list[column.Column]:
         column.whole("C", "concurrency"),
         column.text("metric", "metric_words", optional=True),
         column.measured("ratio", ("ratio", "low", "high"), "×"),
+        column.verdict("verdict", "verdict"),
         column.whole("blocks (n)", "n"),
         column.probability("p (Holm)", "p_holm"),
         column.probability("p (equivalence)", "p_equivalence"),
-        column.verdict("verdict", "verdict"),
         column.text("note", "note"),
     ]
 

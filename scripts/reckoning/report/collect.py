@@ -147,5 +147,8 @@ def _frame(path: Path, folder: Path, tells: str, redactor: Redactor, gaps: list[
         return None
     for column in table.columns:
         if table[column].dtype == object or str(table[column].dtype) in {"string", "str"}:
-            table[column] = table[column].map(lambda cell: redactor.text(cell) if isinstance(cell, str) else cell)
+            clean = {cell: redactor.text(cell) for cell in table[column].unique() if isinstance(cell, str)}
+            changed = {cell: text for cell, text in clean.items() if cell != text}
+            if changed:
+                table[column] = table[column].replace(changed)
     return table

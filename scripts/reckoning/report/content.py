@@ -24,7 +24,13 @@ HEADLINE_KINDS = (
     "crossover",
     "factor",
     "published",
-) + ("drift", "single-run", "refusal", "sample-hours", "variance", "energy")
+    "drift",
+    "single-run",
+    "refusal",
+    "sample-hours",
+    "variance",
+    "energy",
+)
 EMBEDDED_BYTES = 200_000
 USES = {"latency": "For interactive serving", "throughput": "For batch generation"}
 CATEGORIES = ("throughput", "verdicts", "latency", "speculation", "factors", "telemetry", "sureness", "comparison")
@@ -90,6 +96,7 @@ def content_of(found: Results, out: Path, config: str | None) -> dict[str, Any]:
         "many_workloads": len(workloads) > 1,
         "headlines": headlines,
         "more_headlines": others,
+        "shown_texts": {one["text"] for one in headlines},
         "no_findings": _why_none(findings),
         "recommendations": recommendations_of(findings, cast),
         "crossovers": findings.get("crossovers") or [],
@@ -166,7 +173,7 @@ def _by_chapter(figures: Sequence[Figure]) -> dict[str, Any]:
 
 
 def headlines_of(findings: Mapping[str, Any]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Return the findings for the top of the page (one of a kind, winners of every workload) and all others, by rank."""
+    """Return the findings for the top of the page (one of a kind, the winners of every workload) and all others."""
     ranked = sorted(findings.get("findings") or [], key=lambda one: one.get("rank") or 0)
     top = [one for one in ranked if str(one.get("kind")).startswith("winner-")]
     for kind in HEADLINE_KINDS:
@@ -231,7 +238,8 @@ def _runner_up(one: Mapping[str, Any] | None, cast: Cast) -> str:
     if not one:
         return ""
     ratio = with_interval(one.get("ratio"), one.get("low"), one.get("high"), "×")
-    return f"Runner-up: {cast.label(str(one['arm']))} at C = {exact(one.get('concurrency'))}; ratio to it {ratio}, {one.get('verdict')}."
+    name, level = cast.label(str(one["arm"])), exact(one.get("concurrency"))
+    return f"Runner-up: {name} at C = {level}; ratio to it {ratio}, {one.get('verdict')}."
 
 
 def _ran_words(arms: Sequence[view.ArmRow]) -> str:
@@ -288,8 +296,8 @@ def _raw_tables(found: Results, out: Path) -> list[dict[str, Any]]:
             for suffix in (".csv", ".parquet")
             if (found.folder / f"tables/{name}{suffix}").exists()
         )
-        text = frame.to_csv(index=False, lineterminator="\r\n") if len(frame) < 20_000 else None
-        small = text is not None and len(text) <= EMBEDDED_BYTES
+        text = frame.to_csv(index=False, lineterminator="\r\n", float_format="%.9g") if len(frame) < 20_000 else ""
+        small = 0 < len(text) <= EMBEDDED_BYTES
         rows.append(
             {
                 "key": name.replace("_", "-"),

@@ -78,7 +78,7 @@ KEY_PACKAGES = ("sglang", "sglang-cpu", "torch", "flashinfer-python", "sgl-kerne
 
 
 def package_tables(found: Results) -> list[Table]:
-    """Return the packages that decide speed and correctness, then all of them, with the hash of each installed record."""
+    """Return the packages that decide speed and correctness, then all, with the hash of each installed record."""
     packages = found.engine.get("packages")
     records = found.engine.get("package_records") or {}
     if not isinstance(packages, Mapping) or not packages:

@@ -13,7 +13,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#!@])")
 
 
 def escape(text: Any) -> str:
-    """Return text that Markdown shows as it is, on one line: no markup, no HTML, no mention of a user, no table cell."""
+    """Return text that Markdown shows as it is, on one line: no markup, no HTML, no mention of a user."""
     line = " ".join(str(text).split())
     return _SPECIAL.sub(r"\\\1", line).replace("&", "&amp;")
 

@@ -14,7 +14,7 @@ from reckoning.files import write_text
 from reckoning.report import palette, quantities
 from reckoning.report.collect import collect
 from reckoning.report.content import content_of
-from reckoning.report.figures.canvas import Sheet, swatch
+from reckoning.report.figures.canvas import Sheet, symbol
 from reckoning.report.figures.model import NARROW_PX, WIDE_PX, Figure
 from reckoning.report.markdown import markdown_of
 from reckoning.report.provenance import Provenance
@@ -40,11 +40,11 @@ def render(results: Path, out: Path, figures: Path | None = None, config: str | 
     write_text(out, page)
 
 
-def svg_of(figure: Figure, provenance: Provenance, *, narrow: bool = False, legend: bool = False) -> str:
-    """Return one drawing of a figure: `narrow` for phones, `legend` for a file that stands alone."""
+def svg_of(figure: Figure, provenance: Provenance, *, narrow: bool = False, alone: bool = False) -> str:
+    """Return one drawing of a figure: `narrow` for phones, `alone` for a file."""
     width = NARROW_PX if narrow else WIDE_PX
     key = f"{figure.key}-{'narrow' if narrow else 'wide'}"
-    return figure.draw(Sheet(key, width, narrow, legend, provenance.watermark))
+    return figure.draw(Sheet(key, width, narrow, alone, provenance.watermark))
 
 
 def embedded_json(value: Any) -> Markup:
@@ -58,7 +58,7 @@ def _write_figures(content: Mapping[str, Any], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = set()
     for figure in content["figures"]:
-        svg = svg_of(figure, content["provenance"], legend=True)
+        svg = svg_of(figure, content["provenance"], alone=True)
         names.add(f"{figure.key}.svg")
         write_text(folder / f"{figure.key}.svg", f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n')
     for stale in folder.glob("*.svg"):
@@ -70,10 +70,10 @@ def _environment(provenance: Provenance) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(count=quantities.count, embedded=embedded_json, day=_day)
+    environment.filters.update(count=quantities.count, embedded=embedded_json, day=_day, short=_short)
     environment.globals.update(
         drawing=lambda figure, narrow: Markup(svg_of(figure, provenance, narrow=narrow)),
-        swatch=lambda look: Markup(swatch(look)),
+        symbols=lambda cast: Markup("".join(symbol(look, f"mark-{look.index}") for look in cast.looks.values())),
         tone=lambda word: "good" if word in GOOD else "bad" if word in BAD else "plain",
         marks=VERDICT_MARKS,
         style=Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
@@ -82,6 +82,11 @@ def _environment(provenance: Provenance) -> jinja2.Environment:
         dark=palette.variables(1),
     )
     return environment
+
+
+def _short(value: float | str) -> str:
+    """Return what a column sorts by: seven digits tell any two estimates apart."""
+    return value if isinstance(value, str) else f"{value:.7g}"
 
 
 def _day(moment: str) -> str:

@@ -152,7 +152,7 @@ def _first(results: Results, baseline: Any) -> tuple[str, ...]:
 
 
 def devices_of(results: Results) -> tuple[dict[str, int], str]:
-    """Return how many devices each arm uses (tp x pp, times dp where replicas do not share them), and what one is called."""
+    """Return how many devices each arm uses (tp x pp, times dp for replicas of their own) and what one is called."""
     settings = {str(arm.get("slug")): arm.get("settings") or {} for arm in results.plan.get("arms") or []}
     settings |= {
         str(arm.get("slug")): arm["settings"] for arm in results.findings.get("arms") or [] if arm.get("settings")

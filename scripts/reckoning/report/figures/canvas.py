@@ -1,19 +1,16 @@
 """From matplotlib to an SVG that a page can style: theme colours as CSS variables, one group per arm, no stray ids.
 
-Matplotlib draws with placeholder colours; `finish` replaces each by `var(--name, fallback)`. So one drawing serves
-light and dark pages, and a lone SVG file shows the fallback. Artists tagged by `tag` become
-`<g class="arm" data-arm="slug">`, which the page's buttons hide and show.
+Matplotlib draws with placeholder colours, which become CSS variables, so that one drawing serves light and dark pages.
+Artists tagged by `tag` become `<g class="arm" data-arm="slug">`, which the page's buttons hide and show.
 """
 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from xml.etree import ElementTree
 
 import matplotlib as mpl
 
@@ -22,32 +19,21 @@ import seaborn as sns
 from matplotlib.figure import Figure as Drawing
 from matplotlib.markers import MarkerStyle
 
-from reckoning.report.palette import COLOURS, ArmLook
-
-INK, MUTED, GRID, PAPER, ZONE = "#010203", "#020305", "#030407", "#040509", "#05060b"
-_THEME = {
-    INK: "var(--fig-ink, #1b1f24)",
-    MUTED: "var(--fig-muted, #57606a)",
-    GRID: "var(--fig-grid, #d8dde3)",
-    PAPER: "var(--fig-paper, #ffffff)",
-    ZONE: "var(--fig-zone, #dfe6ee)",
-}
-_ARM = {f"#0a0b{index:02x}": f"var(--arm-{index}, {pair[0]})" for index, pair in enumerate(COLOURS)}
-_SVG = "http://www.w3.org/2000/svg"
-_XLINK = "{http://www.w3.org/1999/xlink}href"
-_COLOUR = re.compile("|".join([*_THEME, *_ARM]))
-_NUMBER = re.compile(r"-?\d+\.\d{3,}")
-_REFERENCE = re.compile(r"url\(#([^)]+)\)")
+from reckoning.report.figures.svg import GRID, INK, MUTED, page_svg
+from reckoning.report.palette import ArmLook
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """One drawing surface: width in CSS pixels, whether it is the narrow variant, and whether it has a legend."""
+    """One drawing surface: width in CSS pixels, whether it is the narrow variant, and whether it stands alone.
+
+    A drawing that stands alone carries a legend and its own colours; one in the page leaves both to the page.
+    """
 
     key: str
     width: int
     narrow: bool = False
-    legend: bool = False
+    alone: bool = False
     watermark: str = ""
 
     @property
@@ -56,13 +42,8 @@ class Sheet:
         return 11.5 if self.narrow else 12
 
 
-def colour(look: ArmLook) -> str:
-    """Return the placeholder colour of an arm."""
-    return f"#0a0b{look.colour_index:02x}"
-
-
-def swatch(look: ArmLook) -> str:
-    """Return the mark of an arm as a small inline SVG for running text; it says nothing to a screen reader."""
+def symbol(look: ArmLook, name: str) -> str:
+    """Return the mark of an arm as an SVG `<symbol>` of this id, for swatches in running text."""
     shape = MarkerStyle(look.marker)
     path = shape.get_path().transformed(shape.get_transform())
     data = []
@@ -74,9 +55,8 @@ def swatch(look: ArmLook) -> str:
     dashes = f' stroke-dasharray="{" ".join(f"{2 * one:g}" for one in dash)}"' if dash else ""
     tone = f"var(--arm-{look.colour_index})"
     return (
-        '<svg class="swatch" viewBox="0 0 20 14" width="20" height="14" aria-hidden="true">'
-        f'<path d="M0 7H20" style="stroke: {tone}" stroke-width="2"{dashes}/>'
-        f'<path d="{"".join(data)}" style="fill: {tone}"/></svg>'
+        f'<symbol id="{name}" viewBox="0 0 20 14"><path d="M0 7H20" style="stroke:{tone}" stroke-width="2"{dashes}/>'
+        f'<path d="{"".join(data)}" style="fill:{tone}"/></symbol>'
     )
 
 
@@ -136,7 +116,7 @@ def finish(figure: Drawing, sheet: Sheet) -> str:
         _stamp(figure, sheet)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return _clean(buffer.getvalue(), sheet)
+    return page_svg(buffer.getvalue(), sheet.key, alone=sheet.alone)
 
 
 def _stamp(figure: Drawing, sheet: Sheet) -> None:
@@ -159,56 +139,3 @@ def _stamp(figure: Drawing, sheet: Sheet) -> None:
             in_layout=False,
         )
         text.set_gid("watermark")
-
-
-def _clean(text: str, sheet: Sheet) -> str:
-    ElementTree.register_namespace("", _SVG)
-    root = ElementTree.fromstring(text)
-    _drop(root, {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"})
-    used = set(_REFERENCE.findall(text)) | {
-        element.attrib[_XLINK].lstrip("#") for element in root.iter() if _XLINK in element.attrib
-    }
-    for element in root.iter():
-        _clean_element(element, sheet.key, used)
-    width, height = root.attrib["width"].removesuffix("pt"), root.attrib["height"].removesuffix("pt")
-    root.attrib.clear()
-    root.attrib.update({"viewBox": f"0 0 {width} {height}", "width": width, "height": height, "focusable": "false"})
-    root.attrib["style"] = "stroke-linejoin: round; stroke-linecap: butt"
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _drop(root: ElementTree.Element, tags: set[str]) -> None:
-    """Remove matplotlib's metadata and its style sheet, whose `*` selector would reach the whole page."""
-    for parent in list(root.iter()):
-        for child in [child for child in parent if child.tag in tags]:
-            parent.remove(child)
-
-
-def _clean_element(element: ElementTree.Element, key: str, used: set[str]) -> None:
-    attributes = element.attrib
-    name = attributes.pop("id", None)
-    if name in used:
-        attributes["id"] = f"{key}-{name}"
-    elif name == "watermark":
-        attributes["class"] = "watermark"
-    elif name and name.startswith("arm:"):
-        attributes["class"] = "arm"
-        attributes["data-arm"] = name.removeprefix("arm:")
-    if _XLINK in attributes:
-        target = attributes.pop(_XLINK)
-        attributes["href"] = f"#{key}-{target[1:]}" if target.startswith("#") else target
-    for attribute, value in list(attributes.items()):
-        attributes[attribute] = _restyle(value, key) if attribute not in {"class", "data-arm", "id", "href"} else value
-    if element.text and not element.text.strip():
-        element.text = None
-    if element.tail and not element.tail.strip():
-        element.tail = None
-
-
-def _restyle(value: str, key: str) -> str:
-    value = _REFERENCE.sub(lambda match: f"url(#{key}-{match[1]})", value)
-    value = _NUMBER.sub(lambda match: f"{float(match[0]):.2f}".rstrip("0").rstrip("."), value)
-    if "font:" in value or "font-family" in value:
-        value = re.sub(r"(font:[^;]*?px)[^;]*", r"\1 system-ui, sans-serif", value)
-        value = re.sub(r"font-family:[^;]*", "font-family: system-ui, sans-serif", value)
-    return _COLOUR.sub(lambda match: _THEME.get(match[0]) or _ARM[match[0]], value)

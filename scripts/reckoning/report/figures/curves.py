@@ -8,8 +8,9 @@ from typing import Any
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from reckoning.report.figures.canvas import PAPER, Sheet, colour, drawing, finish, tag
+from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
+from reckoning.report.figures.svg import PAPER, colour
 from reckoning.report.quantities import finite, significant, with_interval
 
 Estimate = Mapping[str, Any]
@@ -66,7 +67,7 @@ def _draw(sheet: Sheet, arms: Mapping[str, Sequence[Estimate]], cast: Cast) -> s
         concurrency_axis(axes, levels)
         axes.set_ylabel("output tokens per second (tok/s)")
         axes.set_ylim(bottom=0)
-        if sheet.legend:
+        if sheet.alone:
             legend(axes, list(arms), cast)
         return finish(figure, sheet)
 

@@ -99,7 +99,7 @@ def factor_figure(workload: str, factors: Sequence[Mapping[str, Any]], cast: Cas
 
 
 def factor_row(one: Mapping[str, Any], cast: Cast) -> str:
-    """Return the words for one factor effect: what changed to what, and below it the arm that has the change over which."""
+    """Return the words for one effect: what changed to what, and below it the arm with the change over the other."""
     return f"{one['factor']}: {one.get('to') or 'not set'}\n{cast.label(one['arm'])} / {cast.label(one['reference'])}"
 
 

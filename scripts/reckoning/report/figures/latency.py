@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from reckoning.report.figures.canvas import Sheet, colour, drawing, finish, tag
+from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
 from reckoning.report.figures.curves import legend
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
+from reckoning.report.figures.svg import colour
 from reckoning.report.quantities import significant
 
 METRICS = {"ttft_ms": "TTFT", "tpot_ms": "TPOT"}
@@ -92,7 +93,7 @@ def _draw(sheet: Sheet, curves: pd.DataFrame, levels: Sequence[int], cast: Cast)
             _frame(axes, panel, f"{METRICS[metric]} at C = {level}", metric)
         for axes in cells[len(pairs) :]:
             axes.set_visible(False)
-        if sheet.legend:
+        if sheet.alone:
             legend(cells[0], [slug for slug in cast.looks if (curves["arm"] == slug).any()], cast)
         return finish(figure, sheet)
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reckoning.report.figures.canvas import MUTED, PAPER, Sheet, colour, drawing, finish, tag
+from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
 from reckoning.report.figures.curves import legend
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
+from reckoning.report.figures.svg import MUTED, PAPER, colour
 from reckoning.report.quantities import finite
 
 
@@ -104,7 +105,7 @@ def _draw(sheet: Sheet, points: Sequence[Point], front: Sequence[Point], cast: C
         axes.set_ylabel(f"output tok/s per {device}")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
-        if sheet.legend:
+        if sheet.alone:
             legend(axes, [slug for slug in cast.looks if any(point.arm == slug for point in points)], cast)
         return finish(figure, sheet)
 

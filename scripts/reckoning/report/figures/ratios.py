@@ -9,8 +9,9 @@ from typing import Any
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from reckoning.report.figures.canvas import INK, MUTED, PAPER, ZONE, Sheet, colour, drawing, finish, tag
+from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
 from reckoning.report.figures.model import Cast
+from reckoning.report.figures.svg import INK, MUTED, PAPER, ZONE, colour
 from reckoning.report.quantities import finite
 
 
@@ -45,7 +46,7 @@ def draw_ratios(sheet: Sheet, ratios: Sequence[Ratio], cast: Cast, margin: float
                     _mark(axes, one, places[one.row], cast)
         for axes in cells[len(panels) :]:
             axes.set_visible(False)
-        _ratio_axis(cells[0], ratios, margin, crowded=columns > 2 or (sheet.narrow and columns > 1))
+        _ratio_axis(cells[0], ratios, margin, most=3 if sheet.narrow and columns > 1 else 5 if columns > 2 else 7)
         _label_lowest(grid, len(panels))
         figure.supxlabel(axis, fontsize=sheet.font_px, color=INK)
         return finish(figure, sheet)
@@ -88,7 +89,7 @@ def _label_lowest(grid: Any, shown: int) -> None:
         grid[lowest, column].tick_params(labelbottom=True)
 
 
-def _ratio_axis(axes: Any, ratios: Sequence[Ratio], margin: float | None, crowded: bool) -> None:
+def _ratio_axis(axes: Any, ratios: Sequence[Ratio], margin: float | None, most: int) -> None:
     """Set a log axis that holds every interval, but for ends so far off that they would flatten the rest."""
     values = [one.ratio for one in ratios]
     ends = [end for one in ratios for end in (one.low, one.high) if finite(end) is not None and end > 0]
@@ -97,7 +98,7 @@ def _ratio_axis(axes: Any, ratios: Sequence[Ratio], margin: float | None, crowde
     high = min(max([*values, *ends, zone]), max([*values, 1]) * 3) * 1.05
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(FixedLocator(ratio_ticks(low, high, 3 if crowded else 6)))
+    axes.xaxis.set_major_locator(FixedLocator(ratio_ticks(low, high, most)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
 
@@ -108,7 +109,7 @@ def ratio_ticks(low: float, high: float, most: int) -> list[float]:
         count = int(max(high, 1) / steps[0]) + 1
         ticks = [round(1 + steps[0] * place, 3) for place in range(-count, count)]
         ticks = [tick for tick in ticks if tick > 0 and low <= tick <= high]
-        if high / low < 3 and len(ticks) <= most:
+        if high / low < 4 and len(ticks) <= most:
             return ticks
     ladder = [base * 10**power for power in range(-3, 4) for base in (1, 2, 5)]
     ticks = [tick for tick in ladder if low <= tick <= high]

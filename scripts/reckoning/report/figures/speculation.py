@@ -7,11 +7,12 @@ from typing import Any
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from reckoning.report.figures.canvas import MUTED, PAPER, Sheet, colour, drawing, finish, tag
+from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
 from reckoning.report.figures.curves import concurrency_axis, legend
 from reckoning.report.figures.forest import DECIDED
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
 from reckoning.report.figures.ratios import ratio_ticks
+from reckoning.report.figures.svg import MUTED, PAPER, colour
 from reckoning.report.quantities import finite
 
 _COLUMNS = (
@@ -78,7 +79,7 @@ def _draw(sheet: Sheet, shown: Sequence[Mapping[str, Any]], cast: Cast) -> str:
         below.set_ylabel("acceptance length\n(tokens per step)")
         below.set_ylim(bottom=1 if _values(shown, "acceptance_length") else 0)
         concurrency_axis(below, levels)
-        if sheet.legend:
+        if sheet.alone:
             legend(above, [one["arm"] for one in shown], cast)
         return finish(figure, sheet)
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from matplotlib.ticker import FuncFormatter
 
-from reckoning.report.figures.canvas import INK, MUTED, PAPER, Sheet, colour, drawing, finish, tag
+from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
 from reckoning.report.figures.curves import legend
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
+from reckoning.report.figures.svg import INK, MUTED, PAPER, colour
 from reckoning.report.quantities import finite, percent
 
 
@@ -168,7 +169,7 @@ def _draw_order(
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g} %" if value else "0"))
         axes.set_xlabel("place in the run order")
         axes.set_ylabel("against the arm's mean")
-        if sheet.legend:
+        if sheet.alone:
             legend(axes, [slug for slug in cast.looks if any(arm == slug for _, _, arm, _ in points)], cast)
         return finish(figure, sheet)
 
