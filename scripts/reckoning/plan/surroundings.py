@@ -53,7 +53,7 @@ def observe(experiment: Experiment) -> Surroundings:
         flags=flag_table(experiment, version),
         gpus=installed_gpus() if experiment.machine.device == "cuda" else Gpus(),
         visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        facts=read_facts(experiment.model.path, experiment.model.facts),
+        facts=_facts(experiment, experiment.model.path, experiment.model.facts),
         drafts=draft_facts(experiment),
         patches=known_patches(),
         published=published_rates(experiment.published),
@@ -69,7 +69,17 @@ def draft_facts(experiment: Experiment) -> dict[str, ModelFacts]:
     """Return the facts of every draft model that an arm names, by its path."""
     stated = {experiment.model.draft.path: experiment.model.draft.facts} if experiment.model.draft else {}
     paths = {arm.settings.get(_DRAFT_PATH) for arm in experiment.arms} | set(stated)
-    return {path: read_facts(path, stated.get(path, {})) for path in sorted(filter(None, paths))}
+    return {path: _facts(experiment, path, stated.get(path, {})) for path in sorted(filter(None, paths))}
+
+
+def _facts(experiment: Experiment, path: str, given: Mapping[str, Any]) -> ModelFacts:
+    """Return the facts of a model; of one that the workflow makes itself the stated ones, before and after it exists.
+
+    The plan must not change when the model appears on disk: whatever was measured would be planned anew.
+    """
+    if experiment.model.maker is not None:
+        return ModelFacts(dict(given), "experiment file")
+    return read_facts(path, given)
 
 
 @functools.cache
