@@ -48,11 +48,8 @@ def published_comparison(
         note = row.get("note") if isinstance(row.get("note"), str) else None
         predicted = one_more_run(cells, design, spreads, cell, arm) if arm else launch_interval([])
         verdict = _published_verdict(float(value), predicted)
-        found.append(
-            Published(
-                arm or slug(str(row.get("arm"))) or "arm", cell, float(value), approximate, predicted, verdict, note
-            )
-        )
+        known = arm or slug(str(row.get("arm"))) or "arm"
+        found.append(Published(known, cell, float(value), approximate, predicted, verdict, note))
     return found
 
 

@@ -227,7 +227,7 @@ def _rows(
         for key, default in (("block", None), ("concurrency", 1), ("order", None)):
             row[key] = _whole(cell.get(key), default)
             if row[key] is None and key in columns and key != "order":
-                faults.append(f"{key} is no whole number above zero: {cell.get(key)!r}")
+                faults.append(f"{key} is no whole number: {cell.get(key)!r}")
         row["status"] = str(cell.get("status") or "ok").strip() or "ok"
         row["reason"] = cell.get("reason") or None
         row["flags"] = ";".join(flags_of(cell.get("flags")))
@@ -285,7 +285,7 @@ def _number(value: Any) -> float | None:
 
 
 def _whole(value: Any, default: int | None) -> int | None:
-    """Return a whole number of at least 0 (`4`, `4.0`, `"4"`), the default for an empty cell, None for anything else."""
+    """Return a whole number (`4`, `4.0`, `"4"`), the default for an empty cell, None for anything else."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return default
     number = _number(value)

@@ -108,7 +108,7 @@ def winner_sentence(results: Results, winner: Winner) -> str:
     name, found = design.name(winner.arm), winner.estimate.interval
     value = f"{interval(found.estimate, found.low, found.high, metric.unit)} at C={winner.cell.concurrency}"
     runs = f"n={found.n} launch{'es' if found.n != 1 else ''}"
-    use = "lowest concurrency" if winner.use == "latency" else "highest throughput"
+    use = "at the lowest concurrency" if winner.use == "latency" else "over all levels"
     head = f"{USES[winner.use].capitalize()} ({winner.workload}): {name}, {value} ({runs})"
     if winner.certainty == "only-arm":
         return f"{head}. No other arm has a rankable point, so this is no comparison."
@@ -117,15 +117,15 @@ def winner_sentence(results: Results, winner: Winner) -> str:
     turned = _turned(runner)
     if winner.certainty == "single-run":
         return (
-            f"{head} had the highest value of single runs, {turned} against {other}. "
-            "Single runs cannot tell the arms apart: at least three blocks are needed."
+            f"Not decided. {head}, has the best of single runs, {turned} against {other}: single runs cannot tell the "
+            "arms apart, at least three blocks are needed."
         )
     if winner.certainty == "tie":
         tied = list_of(design.name(arm) for arm in winner.tied)
         margin = percent(design.equivalence_margin)
         return f"{head}; {name} and {tied} are equivalent within {margin}, so either will do."
     if winner.certainty == "shown":
-        return f"{head} is the best arm for {use}; the runner-up is {other}: {turned}."
+        return f"{head} is the best arm {use}; the runner-up is {other}: {turned}."
     weak = [design.name(c.arm) for c in winner.others if c.pair.p is None or c.pair.p > design.alpha]
     weak = weak or [other]
     return f"{head} came out first, but is not shown to be better than {list_of(weak[:4])}: {turned} against {other}."

@@ -51,22 +51,38 @@ def _data(results: Results) -> Iterator[Refusal]:
         )
 
 
+_FEW = {
+    "single-run": (
+        "single-run",
+        "rest{s} on one launch: single runs have no interval and cannot be told apart, so no verdict is given.",
+    ),
+    "two-runs": (
+        "two-runs",
+        "rest{s} on two launches: three are the minimum for an interval, so no verdict is given.",
+    ),
+    "zero-spread": (
+        "zero-variance",
+        "{have} equal values in all launches: that is a warning about the measurement, not certainty.",
+    ),
+}
+
+
 def _intervals(results: Results) -> Iterator[Refusal]:
     design = results.design
-    texts = {
-        "single-run": "rests on one launch: a single run has no interval, and no verdict is given.",
-        "two-runs": "rests on two launches: three are the minimum for an interval, so no verdict is given.",
-        "zero-spread": "has equal values in all launches: that is a warning about the measurement, not certainty.",
-    }
-    codes = {"single-run": "single-run", "two-runs": "two-runs", "zero-spread": "zero-variance"}
-    for state, text in texts.items():
+    for state, (code, text) in _FEW.items():
         arms: dict[str, set[str]] = {}
         for estimate in results.estimates:
             if estimate.interval.state == state and estimate.metric == design.primary:
                 arms.setdefault(estimate.arm, set()).add(f"{estimate.cell.workload} C={estimate.cell.concurrency}")
+        by_places: dict[frozenset[str], list[str]] = {}
         for arm, places in arms.items():
+            by_places.setdefault(frozenset(places), []).append(arm)
+        for places, together in by_places.items():
             where = list_of(sorted(places)) if len(places) <= 3 else f"{len(places)} levels"
-            yield Refusal(codes[state], arm, f"{design.name(arm)} ({where}) {text}")
+            names = list_of(design.name(arm) for arm in together)
+            one = len(together) == 1
+            said = text.format(s="s" if one else "", have="has" if one else "have")
+            yield Refusal(code, together[0] if one else "experiment", f"{names} ({where}) {said}")
     if results.spreads and all(s.components.sigma_repeat is None for s in results.spreads):
         yield Refusal(
             "no-repeats",
@@ -106,16 +122,19 @@ def _coverage(results: Results) -> Iterator[Refusal]:
 
 def _values(results: Results) -> Iterator[Refusal]:
     design = results.design
+    faults: dict[tuple[str, str], list[str]] = {}
     for exclusion in results.evidence.exclusions:
-        reason = str(exclusion["reason"])
-        place = f"{design.name(exclusion['arm'])}, block {exclusion['block']}, C={exclusion['concurrency']}"
+        reason, arm = str(exclusion["reason"]), exclusion["arm"]
+        code = "not-a-number" if any(text in reason for text in ("not a number", "is infinite")) else None
         if "needs a value above zero" in reason:
-            if exclusion["arm"] == design.baseline:
-                yield Refusal("zero-baseline", exclusion["arm"], f"{place}: {reason}; no ratio to it is given there.")
-            else:
-                yield Refusal("not-a-number", exclusion["arm"], f"{place}: {reason}.")
-        elif "(NaN)" in reason or "is infinite" in reason or "is not a number" in reason:
-            yield Refusal("not-a-number", exclusion["arm"], f"{place}: {reason}.")
+            code = "zero-baseline" if arm == design.baseline else "not-a-number"
+        if code:
+            place = f"block {exclusion['block']}, C={exclusion['concurrency']}: {reason}"
+            faults.setdefault((code, arm), []).append(place)
+    for (code, arm), places in faults.items():
+        more = f" (and {len(places) - 1} more like it)" if len(places) > 1 else ""
+        end = "; no ratio to it is given there" if code == "zero-baseline" else ""
+        yield Refusal(code, arm, f"{design.name(arm)}, {places[0]}{more}{end}.")
     censored: dict[str, int] = {}
     for quantile in results.quantiles:
         if quantile.state == "censored":
