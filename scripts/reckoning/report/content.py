@@ -101,7 +101,7 @@ def content_of(found: Results, out: Path, config: str | None) -> dict[str, Any]:
         "recommendations": recommendations_of(findings, cast),
         "crossovers": findings.get("crossovers") or [],
         "sure_words": _sure_words(findings),
-        "next": [{**one, "cost": _cost(one.get("cost_s"))} for one in findings.get("next") or []],
+        "next": [{**one, "cost": _cost(one)} for one in findings.get("next") or []],
         "hypotheses": [
             {**one, "table": chapters.evidence_table(one, cast)} for one in findings.get("hypotheses") or []
         ],
@@ -270,8 +270,10 @@ def _sure_words(findings: Mapping[str, Any]) -> str:
     return words
 
 
-def _cost(seconds: Any) -> str:
-    return f"about {duration(seconds)}" if finite(seconds) is not None else ""
+def _cost(one: Mapping[str, Any]) -> str:
+    """Return what an advised measurement costs, unless its sentence says so."""
+    known = finite(one.get("cost_s")) is not None and "cost" not in str(one.get("text"))
+    return f"about {duration(one['cost_s'])}" if known else ""
 
 
 def _config_option(arms: Sequence[view.ArmRow]) -> str:

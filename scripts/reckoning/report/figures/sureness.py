@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
 from reckoning.report.figures.curves import legend
@@ -85,6 +85,7 @@ def _draw_variance(sheet: Sheet, spreads: Mapping[str, tuple[float | None, float
         axes.set_yticks(range(len(spreads)), [cast.label(slug) for slug in spreads])
         axes.set_ylim(len(spreads) - 0.4, -0.6)
         axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(4 if sheet.narrow else 8))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
         axes.set_xlabel("relative standard deviation of output tok/s")
         return finish(figure, sheet)
