@@ -26,8 +26,6 @@ def read_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> E
     Raises ExperimentError with every fault, each with its line number where it has one.
     """
     text = _text_of(path)
-    if text.data is None and text.problems:
-        raise ExperimentError(text.problems)
     if not isinstance(text.data, Mapping):
         raise ExperimentError([Problem(str(path), "", text.data, "the file holds no mapping", "see config/README.md")])
     return _build(merged(text.data, overrides or {}), str(path), text)
@@ -54,12 +52,14 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 def _text_of(path: str | Path) -> yaml_text.YamlText:
     try:
-        return yaml_text.parse(Path(path).read_text(encoding="utf-8-sig"), str(path))
+        text = yaml_text.parse(Path(path).read_text(encoding="utf-8-sig"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ExperimentError(
-            [Problem(str(path), "", None, f"cannot be read: {reason}", "correct the path")]
-        ) from error
+        problem = Problem(str(path), "", None, f"cannot be read: {reason}", "correct the path")
+        raise ExperimentError([problem]) from error
+    if text.data is None and text.problems:
+        raise ExperimentError(text.problems)
+    return text
 
 
 class _Faults:

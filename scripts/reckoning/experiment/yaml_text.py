@@ -38,7 +38,7 @@ def parse(text: str, file: str) -> YamlText:
     walk = _Walk(file)
     if root is not None:
         walk.visit(root, (), frozenset())
-    return YamlText(data, walk.lines, tuple(walk.problems))
+    return YamlText(None if walk.endless else data, walk.lines, tuple(walk.problems))
 
 
 def _as_parsed(key: Any) -> str:
@@ -55,10 +55,12 @@ class _Walk:
         self._file = file
         self.lines: dict[tuple[str, ...], int] = {}
         self.problems: list[Problem] = []
+        self.endless = False
 
     def visit(self, node: Any, path: tuple[str, ...], above: frozenset[int]) -> None:
         line = node.start_mark.line + 1
         if id(node) in above:  # an anchor that holds itself
+            self.endless = True
             self._fault(path, "the anchor refers to itself", "remove the circle", line=line)
             return
         self.lines.setdefault(path, line)
@@ -67,7 +69,7 @@ class _Walk:
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 self.visit(item, (*path, str(index)), above | {id(node)})
-        elif node.style is None and _MISREAD_NUMBER.match(node.value) and node.tag.endswith((":int", ":float")):
+        elif not node.style and _MISREAD_NUMBER.match(node.value) and node.tag.endswith((":int", ":float")):
             reason = "YAML reads this as an octal or base-60 number"
             remedy = "write a plain decimal number, or put the value in quotes"
             self._fault(path, reason, remedy, line=line, value=node.value)
