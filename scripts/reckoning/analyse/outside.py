@@ -61,8 +61,9 @@ def one_more_run(cells: Cells, design: Design, spreads: Sequence[Spread], cell: 
     pooled = next(
         (s.components for s in spreads if s.arm is None and s.cell == cell and s.metric == design.primary), None
     )
-    sigma = pooled.sigma_repeat if pooled and pooled.sigma_repeat else 0.0
-    return prediction_interval(values, sigma**2, repeats, design.confidence)
+    if pooled is None or not pooled.sigma_repeat:
+        return prediction_interval(values, confidence=design.confidence)
+    return prediction_interval(values, pooled.sigma_repeat**2, pooled.repeat_df, repeats, design.confidence)
 
 
 def _published_verdict(value: float, predicted: Interval) -> str:

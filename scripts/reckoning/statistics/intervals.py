@@ -37,12 +37,12 @@ class Interval:
     state: str  # ok | no-data | single-run | two-runs | zero-spread
 
 
-def t_quantile(probability: float, df: int) -> float:
+def t_quantile(probability: float, df: float) -> float:
     """Return the quantile of Student's t (from `scipy.special`: many times as fast as `scipy.stats`)."""
     return float(special.stdtrit(df, probability))
 
 
-def t_tail(value: float, df: int) -> float:
+def t_tail(value: float, df: float) -> float:
     """Return the chance that Student's t exceeds `value`."""
     return float(special.stdtr(df, -value))
 
@@ -81,20 +81,26 @@ def launch_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
 
 
 def prediction_interval(
-    values: Sequence[float], repeat_variance: float = 0.0, repeats: float = 1.0, confidence: float = 0.95
+    values: Sequence[float],
+    repeat_variance: float = 0.0,
+    repeat_df: float = math.inf,
+    repeats: float = 1.0,
+    confidence: float = 0.95,
 ) -> Interval:
     """Return the interval in which one further run (one launch, one repeat) is expected.
 
     `values` are launch means of `repeats` repeats; `repeat_variance` is the variance of one repeat on the log scale,
-    known with many more degrees of freedom than the launches'. A single run has the variance of a launch mean plus the
-    share of the repeat variance that averaging removed, `repeat_variance * (1 - 1 / repeats)`; the mean's own
-    uncertainty is added.
-    The degrees of freedom stay n - 1, which errs on the wide side.
+    known with `repeat_df` degrees of freedom. A single run has the variance of a launch mean plus the share of the
+    repeat variance that averaging removed, `repeat_variance * (1 - 1 / repeats)`; the mean's own uncertainty is added.
+    Degrees of freedom of the sum: Satterthwaite 1946.
     """
     base = launch_interval(values, confidence)
     if base.state != "ok":
         return Interval(base.estimate, None, None, base.n, base.sd_log, base.state)
-    variance = base.sd_log**2 * (1 + 1 / base.n) + repeat_variance * (1 - 1 / max(repeats, 1.0))
-    half = t_quantile(0.5 + confidence / 2, base.n - 1) * math.sqrt(variance)
+    launch_part = base.sd_log**2 * (1 + 1 / base.n)
+    repeat_part = repeat_variance * (1 - 1 / max(repeats, 1.0))
+    variance = launch_part + repeat_part
+    df = variance**2 / (launch_part**2 / (base.n - 1) + repeat_part**2 / repeat_df)
+    half = t_quantile(0.5 + confidence / 2, df) * math.sqrt(variance)
     mean = math.log(base.estimate)
     return Interval(base.estimate, math.exp(mean - half), math.exp(mean + half), base.n, base.sd_log, "ok")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from scipy import stats
+from scipy import integrate, special, stats
+
+from reckoning.statistics.intervals import t_quantile
 
 
 def best_repeats(sigma_launch: float, sigma_repeat: float, launch_cost_s: float, repeat_cost_s: float) -> float | None:
@@ -20,7 +22,7 @@ def best_repeats(sigma_launch: float, sigma_repeat: float, launch_cost_s: float,
 
 def half_width(sd_log: float, launches: int, confidence: float = 0.95) -> float:
     """Return the expected half width of the interval on the log scale (0.03 is about 3 %) with `launches` >= 2."""
-    return float(stats.t.ppf(0.5 + confidence / 2, launches - 1)) * sd_log / math.sqrt(launches)
+    return t_quantile(0.5 + confidence / 2, launches - 1) * sd_log / math.sqrt(launches)
 
 
 def launches_for(sd_log: float, target: float, confidence: float = 0.95, limit: int = 60) -> int | None:
@@ -33,8 +35,16 @@ def power(effect: float, sd_difference: float, blocks: int, alpha: float = 0.05)
 
     `sd_difference` is the standard deviation of one block's log-ratio: sqrt(2 (s2_launch + s2_repeat / R)). For a
     family of m comparisons use alpha / m: the power for the first difference that Holm's procedure has to show.
+    Integrated over the estimated spread, since `scipy.stats.nct` returns NaN for large effects and few degrees.
     """
     df = blocks - 1
     shift = effect * math.sqrt(blocks) / sd_difference
-    critical = stats.t.ppf(1 - alpha / 2, df)
-    return float(stats.nct.sf(critical, df, shift) + stats.nct.cdf(-critical, df, shift))
+    critical = t_quantile(1 - alpha / 2, df)
+
+    def shown_at(spread: float) -> float:
+        """Return the chance for an estimated spread of `spread` times the true one, weighted with its density."""
+        bound = critical * spread
+        density = stats.chi.pdf(spread * math.sqrt(df), df) * math.sqrt(df)
+        return float((special.ndtr(shift - bound) + special.ndtr(-shift - bound)) * density)
+
+    return min(1.0, integrate.quad(shown_at, 0, 1, epsabs=1e-9)[0] + integrate.quad(shown_at, 1, 12, epsabs=1e-9)[0])
