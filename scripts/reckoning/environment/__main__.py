@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reckoning.environment.check import findings_json
 from reckoning.environment.diagnosis import diagnose
-from reckoning.environment.facts import probe
+from reckoning.environment.facts import probe, read_facts
 from reckoning.environment.finding import Level
 from reckoning.environment.show import show_findings, show_reading
 from reckoning.files import json_text, read_json, write_text
@@ -39,7 +39,7 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _diagnose(options: argparse.Namespace) -> int:
-    facts = read_json(options.facts)
+    facts = read_facts(options.facts)
     plan = read_json(options.plan) if options.plan else None
     findings = diagnose(facts, plan)
     if options.json:

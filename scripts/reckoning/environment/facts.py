@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import jsonschema
 
 from reckoning import __version__
 from reckoning.environment.probing.caches import cache_facts
@@ -15,8 +19,10 @@ from reckoning.environment.probing.python_packages import python_facts
 from reckoning.environment.probing.toolkit import toolkit_facts
 from reckoning.environment.proof import prove as run_proof
 from reckoning.environment.scrub import scrub
+from reckoning.files import read_json
 
 SCHEMA_VERSION = 1
+SCHEMA = Path(__file__).resolve().parents[3] / "workflow" / "schemas" / "environment_facts.schema.json"
 
 
 def probe(
@@ -53,3 +59,19 @@ def probe(
         facts["proof"] = run_proof(machine, facts, architectures=architectures, engine_python=engine_python)
     facts["commands"] = [result.as_fact() for result in machine.commands]
     return dict(scrub(facts))
+
+
+def read_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a facts file, of this machine or another; one of another shape raises ValueError that names every fault."""
+    facts = read_json(path)
+    validator = jsonschema.Draft202012Validator(read_json(SCHEMA))
+    faults = sorted(validator.iter_errors(facts), key=lambda error: [str(part) for part in error.absolute_path])
+    if faults:
+        listed = [
+            f"  {'.'.join(map(str, error.absolute_path)) or 'top level'}: {error.message[:200]}" for error in faults
+        ]
+        raise ValueError(
+            f"{path} is not a facts file of schema_version {SCHEMA_VERSION} (made by `reckoning.environment probe "
+            "--out`):\n" + "\n".join(listed)
+        )
+    return dict(facts)

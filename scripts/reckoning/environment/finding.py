@@ -36,4 +36,9 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as plain JSON types."""
-        return {**dataclasses.asdict(self), "level": self.level.value}
+        return {
+            **dataclasses.asdict(self),
+            "level": self.level.value,
+            "scope": list(self.scope),
+            "concerns": list(self.concerns),
+        }

@@ -9,6 +9,8 @@ from typing import Any
 
 from reckoning.environment.finding import Finding, Level
 
+FUSED_MAJORS = (9, 10)  # GPUs on which SGLang fuses all-reduce with FlashInfer's kernels by default
+
 
 class Feature(StrEnum):
     """A function of the engine that a fault of the machine can break."""
@@ -49,9 +51,10 @@ class Scope:
         self.model: Mapping[str, Any] = (plan or {}).get("model") or {}
         self.cpu = self.machine.get("device") == "cpu"
         flashinfer = has_flashinfer(facts)
+        fused = any(_major(item) in FUSED_MAJORS for item in (facts.get("driver") or {}).get("gpus") or [])
         workloads = (plan or {}).get("workloads") or {}
         self.arms = tuple(
-            _arm(item, flashinfer, workloads, self.cpu)
+            _arm(item, flashinfer, workloads, cpu=self.cpu, fused=fused)
             for item in (plan or {}).get("arms") or []
             if item.get("status", "runnable") == "runnable"
         )
@@ -92,12 +95,19 @@ def has_flashinfer(facts: Mapping[str, Any]) -> bool:
     return not packages or any(item["name"] == "flashinfer-python" for item in packages)
 
 
-def _arm(item: Mapping[str, Any], flashinfer: bool, workloads: Mapping[str, Any], cpu: bool) -> Arm:
+def _major(gpu: Mapping[str, Any]) -> int | None:
+    major = str(gpu.get("compute_cap") or "").partition(".")[0]
+    return int(major) if major.isdigit() else None
+
+
+def _arm(item: Mapping[str, Any], flashinfer: bool, workloads: Mapping[str, Any], *, cpu: bool, fused: bool) -> Arm:
     settings = item.get("settings") or {}
     features = {Feature.MODEL}
     if not cpu:
         features |= {Feature.CUDA, Feature.JIT, *_kernels(settings, flashinfer, workloads)}
         features |= _parallel(settings)
+        if fused and flashinfer and Feature.MULTI_GPU in features and _fuses_all_reduce(settings):
+            features.add(Feature.FLASHINFER)
     return Arm(item["slug"], settings, item.get("env") or {}, frozenset(features))
 
 
@@ -129,6 +139,12 @@ def _kernels(settings: Mapping[str, Any], flashinfer: bool, workloads: Mapping[s
     if uses:
         found.add(Feature.FLASHINFER)
     return found
+
+
+def _fuses_all_reduce(settings: Mapping[str, Any]) -> bool:
+    """Whether SGLang turns FlashInfer's fused all-reduce on by itself (on sm_90 and sm_100, for large MoE models)."""
+    switched_off = settings.get("enforce_disable_flashinfer_allreduce_fusion") or settings.get("enable_dp_attention")
+    return _size(settings, "tp_size") > 1 and not switched_off
 
 
 def _samples(settings: Mapping[str, Any], workloads: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ EXPECTED = {
     "recorded/port-in-use": ("port-in-use", "HTTP server", "[Errno 98]", "another port"),
     "recorded/fraction-low": ("memory-fraction-too-low", "KV cache", "increase --mem-fraction-static", "RAISE"),
     "recorded/quantisation": ("quantisation", "loading weights", "quantization method fp8", "--quantization"),
+    "recorded/killed": ("killed", "ready", "exit code -9", "memory"),
     "recorded/missing-package": ("missing-package", "process start", "No module named 'dill'", "lock"),
     "rebuilt/oom-weights": ("out-of-memory-weights", "loading weights", "3.50 GiB", "more GPUs"),
     "rebuilt/oom-kv": ("out-of-memory-kv", "KV cache", "18.50 GiB", "lower --mem-fraction-static"),

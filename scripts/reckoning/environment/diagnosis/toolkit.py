@@ -37,7 +37,9 @@ def used_nvcc(facts: Facts) -> Mapping[str, Any]:
 
 def check(facts: Facts, scope: Scope) -> Iterator[Finding]:
     """Yield what the toolkit's facts say."""
-    toolkit = facts.get("toolkit") or {}
+    toolkit = facts.get("toolkit")
+    if not toolkit:
+        return
     nvcc = used_nvcc(facts)
     if not nvcc:
         yield _missing(facts, scope, toolkit)
