@@ -27,7 +27,7 @@ DEFAULTS: dict[str, float] = {
     "min_achieved_concurrency": 0.9,
     "max_token_deviation": 0.02,
     "min_point_duration_s": 0.0,
-    "max_cached_share": 0.05,
+    "max_cached_share": 0.5,
     "max_client_lag_ms": 10.0,
     "max_client_cpu_share": 0.8,
 }

@@ -228,8 +228,8 @@ def _with_prefix(content: Any, fresh: str | None) -> Any:
         return content
     if isinstance(content, str):
         return f"[{fresh}] {content}"
-    if isinstance(content[0], int):
-        return content  # token ids: made fresh by their seed
+    if isinstance(content[0], int):  # the prompt's own ids in another order: same length, same ids, no shared prefix
+        return random.Random(fresh).sample(content, len(content))
     first = dict(content[0])
     first["content"] = f"[{fresh}] {first.get('content', '')}"
     return [first, *content[1:]]

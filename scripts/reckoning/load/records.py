@@ -321,17 +321,24 @@ def _sources(good: Sequence[Answer]) -> dict[str, Any]:
 def _shares(good: Sequence[Pair]) -> dict[str, Any]:
     """Shares that the answers themselves tell; token-weighted, time-weighted for the queue."""
     answers = [pair.answer for pair in good]
-    cached = [(a.cached_tokens, a.prompt_tokens) for a in answers if a.cached_tokens is not None and a.prompt_tokens]
     steps = [(a.output_tokens, a.verify_steps) for a in answers if a.verify_steps and a.output_tokens]
     waits = [(p.answer.queue_s, p.interval) for p in good if p.answer.queue_s is not None]
     lives_s = sum(one.end_ns - one.start_ns for _, one in waits) / 1e9
     return {
-        "cached_token_share": sum(c for c, _ in cached) / sum(p for _, p in cached) if cached else None,
+        "cached_token_share": _cached_share(answers),
         "acceptance_length": sum(t for t, _ in steps) / sum(s for _, s in steps) if steps else None,
         "acceptance_source": "requests" if steps else None,
         "queue_share": sum(wait for wait, _ in waits) / lives_s if lives_s > 0 else None,
         "mean_queue_s": statistics.fmean(wait for wait, _ in waits) if waits else None,
     }
+
+
+def _cached_share(answers: Sequence[Answer]) -> float | None:
+    """SGLang leaves the count out where it is 0; so once any answer has it, its absence elsewhere means 0."""
+    if all(answer.cached_tokens is None for answer in answers):
+        return None
+    prompts = sum(answer.prompt_tokens or 0 for answer in answers)
+    return sum(answer.cached_tokens or 0 for answer in answers) / prompts if prompts else None
 
 
 def _client(run: PointRun) -> dict[str, Any]:

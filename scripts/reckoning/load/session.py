@@ -107,6 +107,7 @@ class _Session:
         self._identity: str | None = None
         self._warm: set[tuple[str, int]] = set()
         self._dead: str | None = None
+        self._reports_cache = False
 
     def seconds(self, at_ns: int) -> float:
         return (at_ns - self.zero_ns) / 1e9
@@ -244,11 +245,14 @@ class _Session:
             self._identity = mark
         elif mark != self._identity:
             raise PointProblem("another server process answers at this address than at the first point")
+        self._reports_cache = bool((info or {}).get("enable_cache_report"))
         return {"flush": flushed, "identity": self._identity, "max_running_requests": max_running_requests(info)}
 
     def _add_counters(self, entry: dict[str, Any], point: Mapping[str, Any], distinct_prompts: int) -> None:
         """What the server's own counters add. They are the point's alone only after a flush, which resets them."""
         entry["distinct_prompts"] = distinct_prompts
+        if entry["cached_token_share"] is None and self._reports_cache and entry["requests"]["ok"]:
+            entry["cached_token_share"] = 0.0  # the count is left out where it is 0
         if entry["acceptance_length"] is None and entry["flush"] is not None and self._dead is None:
             try:
                 entry["acceptance_length"] = acceptance_length(self._server.info())
