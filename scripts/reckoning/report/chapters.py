@@ -91,7 +91,7 @@ def factor_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     rows = [
         {
             **one,
-            "change": f"{one['factor']}: {_setting(one.get('from'))} → {_setting(one.get('to'))}",
+            "change": _change(one),
             "metric_words": _metric(one),
         }
         for one in findings.get("factors") or []
@@ -105,6 +105,12 @@ def factor_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     return table(
         "factors", "Effects of single settings, of settings that changed together, and interactions", rows, columns
     )
+
+
+def _change(one: Mapping[str, Any]) -> str:
+    if one.get("from") is None and one.get("to") is None:
+        return str(one["factor"])
+    return f"{one['factor']}: {_setting(one.get('from'))} → {_setting(one.get('to'))}"
 
 
 def _setting(value: Any) -> str:

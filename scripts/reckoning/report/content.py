@@ -213,12 +213,26 @@ def recommendations_of(findings: Mapping[str, Any], cast: Cast) -> list[dict[str
                 "unit": one.get("unit") or "",
                 "evidence": ", ".join(part for part in evidence if part),
                 "text": one.get("text") or "",
+                "certainty": _certainty(one, cast),
                 "also": _also(one.get("also") or []),
                 "runner_up": _runner_up(one.get("runner_up"), cast),
                 "command": view.shell_lines(one["command"]) if one.get("command") else "",
             }
         )
     return cards
+
+
+def _certainty(one: Mapping[str, Any], cast: Cast) -> tuple[str, str]:
+    """Return the word that says how firm a recommendation is, and its tone."""
+    ties = ", ".join(cast.label(str(slug)) for slug in one.get("tied_with") or [])
+    words = {
+        "shown": ("shown to be the best", "good"),
+        "tie": (f"tie with {ties}" if ties else "tie", "plain"),
+        "not-shown": ("not shown to be the best", "warn"),
+        "single-run": ("single run: not decided", "warn"),
+        "only-arm": ("the only arm measured", "warn"),
+    }
+    return words.get(str(one.get("certainty")), ("", ""))
 
 
 def _also(others: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -262,6 +276,8 @@ def _sure_words(findings: Mapping[str, Any]) -> str:
     points, kept = finite(design.get("points")), finite(design.get("points_rankable"))
     if points is None:
         return "The analysis has not run."
+    if not points:
+        return "No point was measured."
     words = f"{exact(points)} points were measured in {count(design.get('launches_ok'), 'launch', 'launches')}; "
     words += "all of them carry verdicts." if kept == points else f"{exact(kept)} of them carry verdicts."
     failed = finite(design.get("requests_failed"))

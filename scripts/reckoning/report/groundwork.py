@@ -9,6 +9,7 @@ from reckoning.report import tables as column
 from reckoning.report.collect import Results
 from reckoning.report.figures.gallery import run_order
 from reckoning.report.figures.model import Cast
+from reckoning.report.quantities import moment
 from reckoning.report.tables import Cell, Table, table
 
 
@@ -26,7 +27,7 @@ def order_table(found: Results, cast: Cast) -> Table:
                 "arm": launch["arm"],
                 "seed": str(launch.get("seed")),
                 "ended": outcome.get("status") or "not run",
-                "started_at": outcome.get("started_at"),
+                "started_at": moment(str(outcome.get("started_at") or "")),
                 "start_s": lengths.get("start_s"),
                 "total_s": lengths.get("total_s"),
                 "attempts": len(outcome.get("attempts") or []) or None,

@@ -70,7 +70,7 @@ def _environment(provenance: Provenance) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(count=quantities.count, embedded=embedded_json, day=_day, short=_short)
+    environment.filters.update(count=quantities.count, embedded=embedded_json, day=quantities.moment, short=_short)
     environment.globals.update(
         drawing=lambda figure, narrow: Markup(svg_of(figure, provenance, narrow=narrow)),
         symbols=lambda cast: Markup("".join(symbol(look, f"mark-{look.index}") for look in cast.looks.values())),
@@ -87,12 +87,3 @@ def _environment(provenance: Provenance) -> jinja2.Environment:
 def _short(value: float | str) -> str:
     """Return what a column sorts by: seven digits tell any two estimates apart."""
     return value if isinstance(value, str) else f"{value:.7g}"
-
-
-def _day(moment: str) -> str:
-    """Return the day and minute of an ISO 8601 moment, with its zone; any other text as it is."""
-    date, separator, time = moment.partition("T")
-    if not separator or len(time) < 5:
-        return moment
-    zone = " UTC" if time.endswith(("Z", "+00:00")) else f" {time[-6:]}" if time[-6:-5] in "+-" else ""
-    return f"{date} {time[:5]}{zone}"

@@ -144,3 +144,12 @@ def count(value: Any, one: str, many: str | None = None) -> str:
     if number is None:
         return f"{UNKNOWN} {many or one + 's'}"
     return f"{fixed(number, 0)} {one if number == 1 else (many or one + 's')}"
+
+
+def moment(text: str) -> str:
+    """Return the day and minute of an ISO 8601 moment, with its zone; any other text as it is."""
+    date, separator, time = text.partition("T")
+    if not separator or len(time) < 5:
+        return text
+    zone = " UTC" if time.endswith(("Z", "+00:00")) else f" {time[-6:]}" if time[-6:-5] in "+-" else ""
+    return f"{date} {time[:5]}{zone}"

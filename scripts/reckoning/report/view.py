@@ -64,8 +64,25 @@ def _arm_row(arm: Mapping[str, Any], results: Results, config: str | None) -> Ar
         launches=f"{launches.get('ok') or 0} of {planned}" if planned else "none",
         command=shell_lines(arm.get("command") or []),
         rerun=rerun_command(results, slug, config) if planned else None,
-        failures=tuple(arm.get("failures") or ()),
+        failures=grouped_failures(arm.get("failures") or []),
     )
+
+
+def grouped_failures(failures: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Return failures that are alike as one, with all their blocks in words and the evidence of the first."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for failure in failures:
+        groups.setdefault(tuple(str(failure.get(name)) for name in ("class", "stage", "cause", "remedy")), []).append(
+            failure
+        )
+    return tuple({**alike[0], "blocks": _blocks([one.get("block") for one in alike])} for alike in groups.values())
+
+
+def _blocks(blocks: Sequence[Any]) -> str:
+    known = [str(block) for block in blocks if block is not None]
+    if not known:
+        return "Unknown block"
+    return f"Block {known[0]}" if len(known) == 1 else f"Blocks {', '.join(known[:-1])} and {known[-1]}"
 
 
 def _planned_arm(arm: Mapping[str, Any], results: Results) -> dict[str, Any]:

@@ -76,6 +76,7 @@ def drawing(
         **sns.axes_style("whitegrid"),
         "svg.fonttype": "none",
         "svg.hashsalt": sheet.key,
+        "text.parse_math": False,  # a `$` in an arm's name is a dollar sign
         "font.family": "sans-serif",
         "font.size": size,
         "axes.titlesize": size,
