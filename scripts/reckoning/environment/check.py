@@ -24,7 +24,8 @@ def check(plan_path: Path, facts_path: Path, findings_path: Path, engine_python:
     """
     plan = read_json(plan_path)
     python = engine_python or (plan.get("engine") or {}).get("python")
-    facts = probe(python, (plan.get("model") or {}).get("path"))
+    cuda = (plan.get("machine") or {}).get("device") != "cpu"
+    facts = probe(python, (plan.get("model") or {}).get("path"), prove=cuda)
     write_json(facts_path, facts)
     findings = diagnose(facts, plan)
     write_json(findings_path, findings_json(findings, plan.get("experiment"), facts.get("probed_at")))

@@ -6,7 +6,10 @@ import getpass
 import os
 import re
 import socket
+from pathlib import Path
 from typing import Any
+
+PACKAGE = Path(__file__).resolve().parent.parent  # where this program lies says who installed it
 
 
 def scrub(value: Any, *, home: str | None = None, host: str | None = None, user: str | None = None) -> Any:
@@ -14,7 +17,7 @@ def scrub(value: Any, *, home: str | None = None, host: str | None = None, user:
     home = home if home is not None else os.path.expanduser("~")  # noqa: PTH111 (HOME may be unset)
     host = host if host is not None else socket.gethostname()
     user = user if user is not None else _user()
-    rules: list[tuple[re.Pattern[str], str]] = []
+    rules: list[tuple[re.Pattern[str], str]] = [(re.compile(re.escape(str(PACKAGE))), "<reckoning>")]
     if len(home) > 1:
         rules.append((re.compile(rf"(?<![\w.]){re.escape(home)}(?=/|$|[\s:;,'\"])"), "~"))
     rules.append((re.compile(r"/(?:home|Users)/[^/\s:;,'\"]+"), "~"))

@@ -161,7 +161,8 @@ case "$*" in
   "") echo "| NVIDIA-SMI 570.133.20   Driver Version: 570.133.20   CUDA Version: 12.8 |" ;;
   *clocks_event_reasons*) echo 'Field "clocks_event_reasons.active" is not a valid field to query.'; exit 2 ;;
   --query-gpu=index,name,uuid,pci.bus_id*)
-    echo "0, NVIDIA RTX PRO 6000 Blackwell, GPU-aa, 00000000:01:00.0, 570.133.20, 12.0, 97887, 4, 80.5, 600.00, 600.00, \
+    echo "0, NVIDIA RTX PRO 6000 Blackwell, GPU-aa, 00000000:01:00.0, 570.133.20, 12.0, 97887, 4, 80.5, \
+600.00, 600.00, \
 600.00, 180, 2430, 405, 14001, Enabled, [N/A], Disabled, Default, 1, 5, 5, 5, 8, 16, 31, 0" ;;
   --query-compute-apps*) echo "123, /usr/bin/python3 -m secret, 2048, GPU-aa" ;;
   "topo -m") printf '\\tGPU0\\tCPU Affinity\\nGPU0\\t X \\t0-7\\n' ;;

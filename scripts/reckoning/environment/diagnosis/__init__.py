@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,22 +50,29 @@ def diagnose(facts: Mapping[str, Any], plan: Mapping[str, Any] | None = None) ->
     return sorted(_merged(findings), key=lambda finding: _ORDER.index(finding.level))
 
 
-_SAME_FAULT = {"proof-link": "link-", "proof-compile-sampling": "header-curand", "proof-compile": "header-"}
+# A trial, the look that it confirms, and what its error must say for that.
+_SAME_FAULT = (
+    ("proof-link", "link-cudart", r"-lcudart\b"),
+    ("proof-link", "link-libcuda", r"-lcuda\b"),
+    ("proof-compile-sampling", "header-curand", r"curand"),
+    ("proof-compile", "header-", r"fatal error"),
+)
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
     """Where a look at files and a trial found one fault, keep the look (it knows the remedy) with the trial's words."""
-    merged = list(findings)
-    for trial in findings:
-        prefix = _SAME_FAULT.get(trial.code)
-        if prefix is None or trial.level is Level.OK:
-            continue
-        looks = [item for item in merged if item.code.startswith(prefix) and item.level is trial.level]
-        if looks:
-            merged.remove(trial)
-            said = trial.found.partition("failed: ")[2]
-            merged = [
-                dataclasses.replace(item, why=f"{item.why} Tried: {said}".strip()) if item in looks else item
-                for item in merged
-            ]
-    return merged
+    trials = {finding.code: finding for finding in findings if finding.level is not Level.OK}
+    told: set[str] = set()
+
+    def with_trial(finding: Finding) -> Finding:
+        for code, prefix, words in _SAME_FAULT:
+            trial = trials.get(code)
+            same = trial and finding.code.startswith(prefix) and finding.level is trial.level
+            said = trial.found.partition("failed: ")[2] if trial else ""
+            if same and re.search(words, said):
+                told.add(code)
+                return dataclasses.replace(finding, why=f"{finding.why} Tried: {said}".strip())
+        return finding
+
+    merged = [with_trial(finding) for finding in findings]
+    return [finding for finding in merged if finding.code not in told or finding.level is Level.OK]

@@ -157,7 +157,10 @@ def _link_runtime(facts: Facts, scope: Scope, folders: list[Any], runtime: str |
     ]
     usable = _holding(folders, "libcudart.so", ELSEWHERE)
     remedy = whole_toolkit(torch_release(facts))
-    if usable:
+    top = used_nvcc(facts).get("top")
+    if top and top != home and usable == f"{top}/lib64":
+        remedy = f"export CUDA_HOME={top}: that is where this nvcc's toolkit lies"
+    elif usable:
         remedy = f'export FLASHINFER_EXTRA_LDFLAGS="-L{usable}" and LIBRARY_PATH={usable}, or {remedy}'
     yield scope.finding(
         "link-cudart",

@@ -164,6 +164,8 @@ def _libraries(machine: Machine, home: str | None, nvcc: dict[str, Any] | None) 
         for target in sorted(Path(home).glob("targets/*/lib")):
             folders[str(target)] = "targets"
             folders[f"{target}/stubs"] = "targets-stubs"
+    if nvcc and nvcc["top"]:
+        folders.setdefault(f"{nvcc['top']}/lib64", "nvcc")
     for folder in nvcc["library_folders"] if nvcc else []:
         folders.setdefault(folder, "nvcc")
     for flag in re.findall(r"-L\s*(\S+)", machine.environ.get("FLASHINFER_EXTRA_LDFLAGS", "")):
