@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from reckoning.plan.rules.core import Setup
 
 # All-to-all backends that span the tensor-parallel group, so that SGLang sets ep_size to tp_size.
-SPANNING_A2A = ("deepep", "mooncake", "nixl", "flashinfer", "mori", "megamoe", "ascend_fuseep", "deepep_v2", "pplx")
+SPANNING_A2A = (
+    *("deepep", "deepep_v2", "mooncake", "nixl", "flashinfer", "flashinfer_megamoe", "megamoe"),
+    *("mori", "pplx", "ascend_fuseep"),
+)
 SPECULATIVE_RUNNING_REQUESTS = 48
 DEFAULT_BLOCK_SIZE = 16
 

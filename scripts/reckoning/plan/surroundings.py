@@ -137,9 +137,11 @@ def flag_table(experiment: Experiment, version: str | None) -> FlagTable:
     """
     engine = experiment.engine
     if engine.kind == "managed":
-        own = REPOSITORY / ".engines" / str(engine.lock) / "flags.json"
-        if own.is_file():
-            return flags.table_from(_json(own), f"the parser of engine {engine.lock}")
+        built = sorted(
+            (REPOSITORY / ".engines").glob(f"{engine.lock}-*/flags.json"), key=lambda path: path.stat().st_mtime
+        )
+        if built:
+            return flags.table_from(_json(built[-1]), f"the parser of engine {engine.lock}")
         return flags.recorded_table(version)
     if engine.python is None or not Path(engine.python).exists():
         return flags.recorded_table(version)

@@ -53,6 +53,7 @@ def test_the_command_of_the_cpu_engine(default_plan):
         "--mem-fraction-static 0.5 --tp-size 2"
     )
     assert default_plan.arm("tp2-ep2").env == {
+        "OMP_NUM_THREADS": "1",
         "SGLANG_CPU_OMP_THREADS_BIND": "0|1",
         "SGLANG_USE_CPU_ENGINE": "1",
         "TORCHDYNAMO_DISABLE": "1",
