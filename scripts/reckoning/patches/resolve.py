@@ -165,7 +165,16 @@ def _resolve_one(
     if ambiguous:
         return Outcome(patch, version, AMBIGUOUS, tuple(ambiguous)), [], {}
     if not todo and not files:
-        return Outcome(patch, version, ALREADY_UPSTREAM, (f"{patch.package} {version} has the change already",)), [], {}
+        return (
+            Outcome(
+                patch,
+                version,
+                ALREADY_UPSTREAM,
+                (f"{patch.package} {version} has the change already (upstream, or applied before)",),
+            ),
+            [],
+            {},
+        )
     return Outcome(patch, version, APPLIED), todo, files
 
 
