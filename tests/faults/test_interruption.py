@@ -20,13 +20,17 @@ from reckoning.launch import ports, processes, reap, reaper
 from .conftest import scripted_processes
 
 
-def job(bench, plan: dict) -> subprocess.Popen:
-    """Start the launch as the workflow does: in a process of its own."""
+def job_words(bench, plan: dict) -> list[str]:
+    """Return the command that runs the launch as the workflow does: in a process of its own."""
     results = bench.folder / "results/faults"
     write_json(results / "plan.json", plan)
     write_json(results / "engine.json", {"python": sys.executable})
-    words = [sys.executable, "-m", "reckoning.launch", "run", str(results), "scripted", "1"]
-    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    return [sys.executable, "-m", "reckoning.launch", "run", str(results), "scripted", "1"]
+
+
+def job(bench, plan: dict) -> subprocess.Popen:
+    """Start the launch."""
+    return subprocess.Popen(job_words(bench, plan), stderr=subprocess.PIPE, text=True)
 
 
 def wait_for(condition: Callable[[], object], limit_s: float = 20.0) -> None:
@@ -74,6 +78,7 @@ def test_kill_9_of_the_job_leaves_nothing_and_the_next_run_completes(bench, mome
     assert outcome["status"] == "ok"
     assert outcome["points"]["measured"] == 2
     assert [one["status"] for one in outcome["attempts"]] == ["interrupted", "ok"]
+    assert outcome["attempts"][0]["points_kept"] == {"point 2 of 2": 1, "stopping": 2}.get(moment, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -83,6 +88,21 @@ def test_ctrl_c_and_term_leave_nothing(bench, number):
     end(process, number)
     nothing_remains(bench)
     assert not (bench.launch_folder / "outcome.json").exists()
+    assert bench.launch(bench.plan(levels=(1,)))["status"] == "ok"
+
+
+def test_kill_9_of_snakemake_ends_its_job_and_the_server(bench):
+    """Snakemake runs a job through a shell, and its death ends neither: the job watches the run that it belongs to."""
+    snakemake = bench.folder / "snakemake"
+    snakemake.write_text("import subprocess, sys\nsubprocess.run(['bash', '-c', ' '.join(sys.argv[1:]) + '; true'])\n")
+    words = job_words(bench, bench.plan("trickle=0.5", "escape-at-once"))
+    process = subprocess.Popen([sys.executable, str(snakemake), *words], stderr=subprocess.PIPE, text=True)
+    said(process, "point 1 of 2")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    nothing_remains(bench)
+    if process.stderr:
+        process.stderr.close()
     assert bench.launch(bench.plan(levels=(1,)))["status"] == "ok"
 
 

@@ -13,6 +13,8 @@ import fcntl
 import getpass
 import json
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -118,6 +120,28 @@ def run_owner() -> Identity:
             owner = status.identity
     assert owner is not None
     return owner
+
+
+@contextlib.contextmanager
+def ending_with_the_run(every_s: float = 1.0) -> Iterator[None]:
+    """End this process by SIGTERM when the run that it belongs to is gone: a killed Snakemake does not end its jobs.
+
+    The guardian then stops the server, as after every death of a job. Nothing is watched outside of Snakemake.
+    """
+    owner, over = run_owner(), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(every_s):
+            if not owner.alive():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    watcher = threading.Thread(target=watch, daemon=True, name="run-watch")
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _claim(experiment: str, results: Path) -> Claim:

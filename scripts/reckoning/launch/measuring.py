@@ -47,18 +47,23 @@ def measure(
     alive: Callable[[], str | None],
     speak: Progress,
     keep: Callable[[Mapping[str, Any]], None],
-    before_point: Callable[[], None],
+    after_refusal: Callable[[], None],
     launch_clock_start: float,
 ) -> Measurement:
-    """Measure the launch's points with `reckoning.load`; `keep` gets each finished point at once."""
+    """Measure the launch's points with `reckoning.load`; `keep` gets each finished point at once;
+    `after_refusal` is called before a point when the server refused requests of the one before."""
     from reckoning.load import Target, measure_points
 
+    refused = False
+
     def told(event: Mapping[str, Any]) -> None:
-        if event.get("event") == "point-end" and event.get("entry") is not None:
-            keep(event["entry"])
+        nonlocal refused
         speak.of_load(event)
-        if event.get("event") == "point-start":
-            before_point()
+        if event["event"] == "point-end":
+            keep(event["entry"])
+            refused = "http-status" in str(event["entry"]["reason"]) or _refusals(event["entry"]) > 0
+        elif event["event"] == "point-start" and refused:
+            after_refusal()
 
     target = Target(
         base_url=endpoint.base_url,
@@ -78,6 +83,10 @@ def measure(
         launch_clock_start=launch_clock_start,
     )
     return Measurement(tuple(measured.points), measured.requests, warmup_seconds(measured.requests))
+
+
+def _refusals(entry: Mapping[str, Any]) -> int:
+    return entry["requests"]["by_class"].get("http-status", 0)
 
 
 def warmup_seconds(requests: pd.DataFrame) -> float | None:

@@ -21,7 +21,7 @@ from reckoning.serverlog import LogReading
 from . import arguments, attempts, command, gpu_memory, ports, readiness
 from .failures import LaunchFailed, command_secrets, describe, hide, without_secrets
 from .http_client import Answer, Endpoint
-from .machine_lock import machine_lock
+from .machine_lock import ending_with_the_run, machine_lock
 from .measuring import Measurement, measure, nothing_measured
 from .progress import Progress, finished, left_s, place_of
 from .reaper import reap
@@ -110,7 +110,7 @@ def run_launch(  # noqa: PLR0917 - the contract of architecture.md
         place, progress or (lambda _text: None), lambda: left_s(plan, done, (arm, block), time.monotonic() - begun)
     )
 
-    with machine_lock(plan["experiment"], root.parent, progress=speak.say) as lock:
+    with ending_with_the_run(), machine_lock(plan["experiment"], root.parent, progress=speak.say) as lock:
         reaped = reap(progress=speak.say)
         (folder / "outcome.json").unlink(missing_ok=True)
         while True:
@@ -327,8 +327,7 @@ def _measure(
 
     def wait_while_busy() -> None:
         waited = readiness.wait_while_busy(endpoint, float(state.limits["request_idle_s"]), monitor.verdict)
-        if waited > 1:
-            state.find("busy-before-point", "note", f"the server answered 503 for {waited:.0f} s before a point")
+        state.find("busy", "warn", f"the server refused requests; its health page was back after {waited:.1f} s")
 
     monitor = Monitor(server, log, probe, float(state.limits["request_idle_s"]))
     monitor.start()
@@ -336,7 +335,7 @@ def _measure(
     try:
         state.measurement = measure(
             state.plan, state.launch, endpoint, served_name, state.server_info, alive=monitor.verdict, speak=speak,
-            keep=attempt.keep_point, before_point=wait_while_busy, launch_clock_start=state.zero,
+            keep=attempt.keep_point, after_refusal=wait_while_busy, launch_clock_start=state.zero,
         )  # fmt: skip
     finally:
         monitor.finish()
