@@ -55,8 +55,10 @@ def probe(
         "caches": cache_facts(machine, python["packages"] if python else []),
         "proof": None,
     }
-    if (prove and facts["driver"]["gpus"]) or architectures:
-        facts["proof"] = run_proof(machine, facts, architectures=architectures, engine_python=engine_python)
+    if prove or architectures:
+        facts["proof"] = run_proof(
+            machine, facts, architectures=architectures, engine_python=engine_python, on_gpus=prove
+        )
     facts["commands"] = [result.as_fact() for result in machine.commands]
     return dict(scrub(facts))
 

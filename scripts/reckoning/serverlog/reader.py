@@ -22,19 +22,61 @@ _TRACEBACK = "Traceback (most recent call last)"
 _UNHANDLED = re.compile(r"hit an exception|Initialization failed|Exception in")
 _DEATH = re.compile(r"hit an exception|Received sigquit|died during initialization|Triggering SIGQUIT|Killed$")
 _CUDA_GRAPH = re.compile(r"cuda graph: (True|False)")
-# A line may be a cause only if it has one of these words: one fast search spares the other lines some forty.
-_TRIGGER = re.compile(
-    r"[Ee]rror|[Ee]xception|ERROR|rror:|[Ff]ail|FAIL|[Kk]ill|fatal|ninja|nccl|NCCL|requires CUDA|too old|insufficient"
-    r"|cannot find"
-    r"|undefined|incompatible|[Uu]nsupported|[Oo]ut of memory|[Oo]utOfMemory|allocate|No space|not enough|Not enough"
-    r"|collective"
-    r"|in use|EADDRINUSE|not available|sm75|kernel image|no CUDA|No CUDA|NVIDIA driver|CUDA enabled|forward compat"
-    r"|register_graph"
-    r"|custom_all_reduce|must match|is invalid for|make sure|divisible|uantization|weight_block|not a |does not"
-    r"|couldn't|Repo"
-    r"|any model weights|Unrecognized|illegal|misaligned|device-side|exit ?code|signal|[Ww]atchdog|by peer|pipe"
-    r"|sigquit|died"
-    r"|SIGTERM|Segmentation|terminate called|version"
+# A line may be a cause only if it has one of these words: a few microseconds spare most lines some forty searches.
+TRIGGERS = (
+    *(
+        "rror",
+        "ERROR",
+        "xception",
+        "ail",
+        "FAIL",
+        "ill",
+        "fatal",
+        "ninja",
+        "nccl",
+        "NCCL",
+        "CUDA",
+        "too old",
+        "insufficient",
+    ),
+    *(
+        "annot",
+        "undefined",
+        "incompatible",
+        "nsupported",
+        "of memory",
+        "OutOfMem",
+        "alloc",
+        "No space",
+        "not ",
+        "ollective",
+    ),
+    *(
+        "in use",
+        "EADDR",
+        "sm75",
+        "kernel image",
+        "NVIDIA driver",
+        "compat",
+        "register_",
+        "custom_all",
+        "must match",
+        "invalid",
+    ),
+    *(
+        "make sure",
+        "divisible",
+        "uantiz",
+        "weight_",
+        "apability",
+        "Repo",
+        "weights",
+        "nrecogn",
+        "illegal",
+        "misaligned",
+    ),
+    *("device-side", "exit", "signal", "SIGTERM", "atchdog", "by peer", "pipe", "sigquit", "SIGQUIT", "died", "Segm"),
+    *("terminate", "version"),
 )
 
 
@@ -161,7 +203,9 @@ class LogReader:
         if stage:
             self._candidates = [candidate for candidate in self._candidates if not candidate.handled]
             self._enter(stage, prefix["at"] if prefix else None)
-        if _TRIGGER.search(body) and not body.startswith("server_args="):
+        if '" 200 OK' in body:
+            return
+        if any(map(body.__contains__, TRIGGERS)) and not body.startswith("server_args="):
             self._note_death(body)
             rule, found = _match(body, None)
             if rule and found and not (self._stopping and rule.kind in (Kind.SECONDARY, Kind.GENERAL)):

@@ -185,3 +185,24 @@ def test_findings_are_in_order_of_gravity_and_stable():
 
 def test_nothing_is_judged_from_nothing():
     assert diagnose({}) == []
+
+
+def test_gpu_that_cuda_13_dropped_is_not_called_too_new():
+    facts = machine(driver__gpus=[gpu(compute_cap="7.0")])
+    facts["python"]["torch"]["devices"] = []
+    facts["toolkit"]["nvccs"][0]["gpu_code"] = ["sm_75", "sm_80", "sm_120"]
+    assert level(facts, "nvcc-dropped-gpu", arm("one")) is Level.FAIL
+    assert level(facts, "nvcc-too-old-for-gpu", arm("one")) is None
+
+
+def test_gpus_that_only_torch_sees_count():
+    facts = machine(driver__gpus=[], driver__nvidia_smi=None)
+    assert level(facts, "gpus-too-few", arm("four", tp_size=4)) is None
+    assert level(facts, "gpus-too-few", arm("eight", tp_size=8)) is Level.FAIL
+
+
+def test_arm_with_its_own_toolkit_was_not_looked_at():
+    own = arm("own", {"CUDA_HOME": "/opt/cuda-12.8"}, tp_size=4)
+    same = arm("same", {"CUDA_HOME": GOOD["toolkit"]["cuda_home"]}, tp_size=4)
+    found = [item for item in diagnose(GOOD, plan(own, same)) if item.code == "arm-chooses-toolkit"]
+    assert [item.concerns for item in found] == [("own",)]

@@ -64,6 +64,14 @@ def test_pieces_read_as_the_whole(path, seed):
     assert reader.reading() == read_log(text)
 
 
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+def test_words_that_spare_searches_hide_nothing(path, monkeypatch):
+    quick = read_log(path.read_text())
+    monkeypatch.setattr("reckoning.serverlog.reader.TRIGGERS", ("",))
+    monkeypatch.setattr("reckoning.serverlog.stages.WORDS", ("",))
+    assert read_log(path.read_text()) == quick
+
+
 def test_unfinished_last_line_is_read_but_not_kept():
     reader = LogReader()
     reader.feed("[2026-01-01 00:00:00] Load weight beg")

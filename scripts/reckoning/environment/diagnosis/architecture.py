@@ -53,7 +53,10 @@ def _nvcc_knows(facts: Facts, scope: Scope) -> Iterator[Finding]:
         name = f"sm_{major}{minor}"
         first = FIRST_RELEASE.get(f"{major}{minor}")
         gate = max(FLASHINFER_SM12, first or FLASHINFER_SM12)
-        if (listed and name not in listed) or (first is not None and compiler < first):
+        oldest = min((int(item[3:].rstrip("af")) for item in listed), default=0)
+        if major * 10 + minor < oldest:
+            yield _dropped(facts, scope, name)
+        elif (listed and name not in listed) or (first is not None and compiler < first):
             yield _too_old(facts, scope, name, first, by_flashinfer=False)
         elif major == 12 and compiler < gate:
             yield _too_old(facts, scope, name, gate, by_flashinfer=True)
@@ -62,6 +65,20 @@ def _nvcc_knows(facts: Facts, scope: Scope) -> Iterator[Finding]:
             yield scope.finding(
                 "nvcc-knows-gpu", Level.OK, (Feature.JIT,), found=found, where=str(used_nvcc(facts)["path"])
             )
+
+
+def _dropped(facts: Facts, scope: Scope, name: str) -> Finding:
+    nvcc = used_nvcc(facts)
+    return scope.finding(
+        "nvcc-dropped-gpu",
+        Level.FAIL,
+        (Feature.JIT, Feature.FLASHINFER),
+        found=f"nvcc {nvcc['release']} no longer compiles for {name}; its oldest target is {nvcc['gpu_code'][0]}",
+        where=str(nvcc["path"]),
+        needed="an engine and a toolkit of an older CUDA major",
+        why="CUDA 13 ended support for GPUs before sm_75.",
+        remedy="use an engine built for CUDA 12 with its toolkit, or a newer GPU",
+    )
 
 
 def _too_old(facts: Facts, scope: Scope, name: str, need: tuple[int, int] | None, *, by_flashinfer: bool) -> Finding:

@@ -20,7 +20,8 @@ SAME_MEMORY = 0.05
 def check(facts: Facts, scope: Scope) -> Iterator[Finding]:
     """Yield what the GPUs' facts say."""
     gpus = (facts.get("driver") or {}).get("gpus") or []
-    yield from _enough(facts, scope, gpus)
+    if "driver" in facts:
+        yield from _enough(facts, scope, gpus)
     if not gpus:
         return
     yield from _planned(scope, gpus)
@@ -32,8 +33,10 @@ def check(facts: Facts, scope: Scope) -> Iterator[Finding]:
 
 
 def _enough(facts: Facts, scope: Scope, gpus: list[Mapping[str, Any]]) -> Iterator[Finding]:
+    devices = ((facts.get("python") or {}).get("torch") or {}).get("devices") or []
+    here = max(len(gpus), len(devices))  # a container may have CUDA and no nvidia-smi
     visible = ((facts.get("host") or {}).get("variables") or {}).get("CUDA_VISIBLE_DEVICES")
-    count = len(gpus) if visible is None else min(len(gpus), len([item for item in visible.split(",") if item.strip()]))
+    count = here if visible is None else min(here, len([item for item in visible.split(",") if item.strip()]))
     where = "nvidia-smi" + (f", CUDA_VISIBLE_DEVICES={visible}" if visible is not None else "")
     if gpus:
         kinds = Counter(gpu["name"] for gpu in gpus)
@@ -49,7 +52,7 @@ def _enough(facts: Facts, scope: Scope, gpus: list[Mapping[str, Any]]) -> Iterat
             Level.FAIL,
             (Feature.CUDA,),
             concerns=[arm.slug for arm in short],
-            found=f"{count} usable GPUs; these arms need up to {most}" if gpus else "no GPU",
+            found=f"{count} usable GPUs; these arms need up to {most}" if here else "no GPU",
             where=where,
             needed="tp x pp GPUs for each arm",
             remedy="run them on a larger machine, or lower tp or pp; check CUDA_VISIBLE_DEVICES",

@@ -45,6 +45,7 @@ def check(facts: Facts, scope: Scope) -> Iterator[Finding]:
         yield _missing(facts, scope, toolkit)
         return
     yield _found(scope, toolkit, nvcc)
+    yield from _arms_choose(scope, toolkit)
     yield from _several(scope, toolkit, nvcc)
     yield from _home_is_no_toolkit(scope, toolkit, nvcc)
     yield from _versions(facts, scope, toolkit, nvcc)
@@ -77,6 +78,27 @@ def _found(scope: Scope, toolkit: Mapping[str, Any], nvcc: Mapping[str, Any]) ->
         found=f"nvcc {nvcc['version'] or nvcc['release']}, chosen by the rule: {toolkit.get('rule')}",
         where=str(nvcc["path"]),
     )
+
+
+def _arms_choose(scope: Scope, toolkit: Mapping[str, Any]) -> Iterator[Finding]:
+    """An arm that sets the search's variables itself was not probed with them."""
+    own = {
+        arm.slug: {name: arm.env[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in arm.env} for arm in scope.arms
+    }
+    for slug, values in sorted(own.items()):
+        different = [f"{name}={value}" for name, value in values.items() if value != toolkit.get("cuda_home")]
+        if different:
+            yield scope.finding(
+                "arm-chooses-toolkit",
+                Level.WARN,
+                ALL_JIT,
+                concerns=(slug,),
+                found=f"arm {slug} sets {', '.join(different)}; this check looked at {toolkit.get('cuda_home')}",
+                where=f"env of {slug}",
+                needed="the same toolkit for the check and the arm",
+                why="Nothing that is said here of headers, libraries and versions holds for that arm.",
+                remedy=f"run the workflow with {different[0]} exported, or take it out of the arm",
+            )
 
 
 def _several(scope: Scope, toolkit: Mapping[str, Any], nvcc: Mapping[str, Any]) -> Iterator[Finding]:

@@ -22,14 +22,14 @@ def prove(
     *,
     architectures: Sequence[tuple[int, int]] = (),
     engine_python: str | None = None,
-    flashinfer: bool = True,
+    on_gpus: bool = True,
 ) -> dict[str, Any] | None:
-    """Compile, link and run for the GPUs in `facts` (or compile only, for `architectures`); return what happened.
+    """Compile, link and run for the GPUs in `facts`, and compile for `architectures` too; return what happened.
 
     Each step is `{done, ok, seconds, error}`; a step that needs an earlier one that failed is not done. `error` is the
     compiler's first error line. None when there is neither a GPU nor an architecture to compile for.
     """
-    present = [_capability(gpu.get("compute_cap")) for gpu in facts["driver"]["gpus"]]
+    present = _present(facts) if on_gpus else []
     targets = sorted({item for item in [*present, *architectures] if item})
     toolkit = facts["toolkit"]
     nvcc = next((item for item in toolkit["nvccs"] if item["used"] and item["release"]), None)
@@ -45,7 +45,7 @@ def prove(
             steps["run"] = bench.run("arithmetic.cu", RUN_S) if steps["compile"]["ok"] else _not_done()
             several = len(present) > 1 and steps["run"]["ok"]
             steps["peers"] = bench.run("peers.cu", PEERS_S) if several else _not_done()
-            if flashinfer and engine_python and _has_flashinfer(facts):
+            if engine_python and _has_flashinfer(facts):
                 steps["flashinfer"] = bench.flashinfer(engine_python)
     return {"targets": [_target(item) for item in targets], "cuda_home": home, "nvcc": nvcc["path"], "steps": steps}
 
@@ -148,6 +148,15 @@ def _json_lines(text: str) -> list[dict[str, Any]]:
 
 def _not_done() -> dict[str, Any]:
     return {"done": False, "ok": False, "timed_out": False, "seconds": 0.0, "error": None}
+
+
+def _present(facts: Mapping[str, Any]) -> list[tuple[int, int] | None]:
+    """Return the capability of each GPU, as nvidia-smi or, where there is none, torch knows it."""
+    gpus = facts["driver"]["gpus"]
+    if gpus:
+        return [_capability(gpu.get("compute_cap")) for gpu in gpus]
+    devices = ((facts.get("python") or {}).get("torch") or {}).get("devices") or []
+    return [(device["capability"][0], device["capability"][1]) for device in devices]
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:
