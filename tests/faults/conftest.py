@@ -22,7 +22,7 @@ MARK = "FAULTS_BENCH"
 HERE = Path(__file__).parent
 SCHEMA = json.loads((HERE.parents[1] / "workflow/schemas/outcome.schema.json").read_text())
 LIMITS = {
-    "start_stall_s": 1.5,
+    "start_stall_s": 3.0,
     "start_total_s": 20.0,
     "request_idle_s": 1.0,
     "request_total_s": 10.0,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from reckoning.launch import ports
 
 CURAND = "WARNING sampling.cuh:20: fatal error: curand.h: No such file or directory"
 
@@ -165,13 +170,37 @@ def test_a_port_that_the_user_fixed_and_another_holds_is_named(bench):
     assert f"port {port} is taken by" in failure["cause"] and "pid" in failure["cause"]
 
 
-def test_a_taken_default_port_is_avoided_and_said(bench):
-    """CASE 48: the port itself, one of its companions, or one that only IPv6 listens on."""
-    with socket.create_server(("::1", 30000), family=socket.AF_INET6):
+def two_bases(monkeypatch) -> tuple[int, int]:
+    """Let the launcher look at two free base ports, in this order."""
+    free = [base for base in ports.shuffled_candidates() if all(map(ports.is_free, (base, base + 1, base + 233)))]
+    monkeypatch.setattr(ports, "shuffled_candidates", lambda: free[:2])
+    return free[0], free[1]
+
+
+@pytest.mark.parametrize("companion", [0, 1, 233])
+def test_a_taken_port_is_avoided_and_said(bench, monkeypatch, companion):
+    """CASE 48: the port itself, the NCCL port or a ZMQ port is taken, by a listener that only IPv6 shows."""
+    first, second = two_bases(monkeypatch)
+    with socket.create_server(("::1", first + companion), family=socket.AF_INET6):
         outcome = bench.launch(bench.plan(levels=(1,)))
-    assert outcome["status"] == "ok" and outcome["port"] != 30000
+    assert outcome["status"] == "ok" and outcome["port"] == second
     note = next(one for one in outcome["findings"] if one["code"] == "port-taken")
-    assert "port 30000 is taken by" in note["text"] and str(outcome["port"]) in note["text"]
+    assert f"port {first + companion} is taken by" in note["text"] and f"(pid {os.getpid()}" in note["text"]
+
+
+def test_a_port_that_is_taken_after_the_check_costs_one_more_start(bench, monkeypatch):
+    """Somebody listens on the port before the server does: what answers there is not our server (CASE 45 f)."""
+    first, second = two_bases(monkeypatch)
+    plan = bench.plan("listen-late=2", start_stall_s=10.0, levels=(1,))
+    with ThreadPoolExecutor() as pool:
+        launch = pool.submit(bench.launch, plan)
+        while not any("graph capture" in text for text in bench.said):
+            time.sleep(0.01)
+        with socket.create_server(("127.0.0.1", first)):
+            outcome = launch.result()
+    assert outcome["status"] == "ok" and outcome["port"] == second
+    assert [one["class"] for one in outcome["attempts"]] == ["port-in-use", None]
+    assert any(one["code"] == "port-taken" for one in outcome["findings"])
 
 
 def test_arguments_that_the_engine_changed_are_findings(bench):

@@ -44,7 +44,7 @@ def test_an_escaped_child_of_a_dead_server_is_ended_too(bench):
 
 def test_a_server_that_is_not_ours_is_left_alone(bench):
     """Another user's server of the same program survives: nothing is ended by its name."""
-    port = next(port for port in range(30600, 30700) if ports.is_free(port))
+    port = next(port for port in range(31900, 32000) if ports.is_free(port))
     other = subprocess.Popen([sys.executable, str(HERE / "scripted_server.py"), "--port", str(port)], cwd="/")
     try:
         bench.launch(bench.plan("ignore-term", levels=(1,)))

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import random
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ STEP = 10
 CANDIDATES = [FIRST_BASE + window + offset for window in (0, 500, 1000, 1500, 2000) for offset in range(0, 230, STEP)]
 ZMQ_DELTA = 233
 ZMQ_PORTS = 6
+CLOSING, TAKEN = "closing", "taken"
 
 
 class PortsTaken(RuntimeError):
@@ -47,10 +49,16 @@ class PortPlan:
 
 
 @contextlib.contextmanager
-def reserve(fixed_http: int | None = None, fixed_nccl: int | None = None) -> Iterator[PortPlan]:
-    """Reserve ports for one launch. A port that the user fixed is taken as it is or raises PortsTaken."""
+def reserve(
+    fixed_http: int | None = None, fixed_nccl: int | None = None, candidates: Sequence[int] | None = None
+) -> Iterator[PortPlan]:
+    """Reserve ports for one launch. A port that the user fixed is taken as it is or raises PortsTaken.
+
+    Otherwise the search begins at a random candidate: then two programs that look for a port seldom meet between the
+    check and the server's bind.
+    """
     avoided: list[str] = []
-    for base in [fixed_http] if fixed_http else CANDIDATES:
+    for base in [fixed_http] if fixed_http else (candidates or shuffled_candidates()):
         nccl = fixed_nccl or base + 1
         others = tuple(base + ZMQ_DELTA + offset for offset in range(ZMQ_PORTS))
         descriptor = _reservation(base)
@@ -58,9 +66,10 @@ def reserve(fixed_http: int | None = None, fixed_nccl: int | None = None) -> Ite
             avoided.append(f"port {base} is reserved by another launch on this machine")
             continue
         try:
-            taken = [port for port in (base, nccl, *others) if not is_free(port)]
-            if taken:
-                avoided += [f"port {port} is taken by {owner(port)}" for port in taken]
+            busy = {port: kind for port in (base, nccl, *others) if (kind := use_of(port))}
+            taken = [port for port, kind in busy.items() if kind == TAKEN]
+            avoided += [f"port {port} is taken by {owner(port)}" for port in taken]
+            if taken or (busy and not fixed_http):
                 continue
             yield PortPlan(base, nccl, others, tuple(avoided), descriptor)
             return
@@ -68,6 +77,12 @@ def reserve(fixed_http: int | None = None, fixed_nccl: int | None = None) -> Ite
             os.close(descriptor)
     remedy = "end that process or change the port" if fixed_http else "free some ports from 30000 upwards"
     raise PortsTaken(f"{'; '.join(avoided[:4])}: {remedy}")
+
+
+def shuffled_candidates() -> list[int]:
+    """Return the base ports, from a random one onwards."""
+    first = random.randrange(len(CANDIDATES))
+    return CANDIDATES[first:] + CANDIDATES[:first]
 
 
 def _reservation(base: int) -> int | None:
@@ -98,6 +113,18 @@ def is_free(port: int) -> bool:
     return True
 
 
+def use_of(port: int) -> str | None:
+    """Return None for a free port, CLOSING when only ended connections hold it for a while, else TAKEN."""
+    if is_free(port):
+        return None
+    states = {
+        connection.status
+        for connection in psutil.net_connections(kind="tcp")
+        if connection.laddr and connection.laddr.port == port
+    }
+    return CLOSING if states == {psutil.CONN_TIME_WAIT} else TAKEN
+
+
 def listeners(port: int) -> list[int | None]:
     """Return the pids that listen on `port`; None for a process whose owner we may not see."""
     return [
@@ -125,7 +152,7 @@ def owner(port: int) -> str:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
             return f"{_program(process)} (pid {pid}, user {process.username()})"
-    return "a connection that is still closing, or a process of another user"
+    return "a process that does not listen, or one of another user"
 
 
 def _program(process: psutil.Process) -> str:

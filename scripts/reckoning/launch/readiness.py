@@ -127,7 +127,7 @@ def _check_listener(server: Server, port: int) -> None:
     strangers = [pid for pid in pids if pid is not None and pid not in server.processes()]
     if pids and len(strangers) == len(pids):
         raise LaunchFailed(
-            "wrong-server",
+            "port-in-use",
             f"port {port} is answered by {ports.owner(port)}, which is not the server of this launch",
             f"end process {strangers[0]} if it is an old server of yours, then run the same command again",
             evidence=f"listener pid {strangers[0]}",

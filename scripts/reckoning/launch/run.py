@@ -38,6 +38,7 @@ DEFAULT_LIMITS = {
     "release_s": 120.0,
     "max_attempts": 2,
     "log_mib": 64,
+    "cooldown_s": 0.0,
 }
 WORDLESS = dict.fromkeys(("code", "found", "needed", "why"), "unknown")
 # Chance, not the arm: another try can end otherwise. All else would fail again, and an arm that fails is a result.
@@ -191,6 +192,9 @@ def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progres
             report = server.stop(state.limits["stop_grace_s"])
             state.durations["stop_s"] = state.clock() - begun
         _check_nothing_left(state, report, port_plan, memory)
+        if state.limits["cooldown_s"]:
+            speak("cooling down")
+            time.sleep(float(state.limits["cooldown_s"]))
     except LaunchFailed as error:
         failed = error
     finally:
