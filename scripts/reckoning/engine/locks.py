@@ -117,18 +117,33 @@ def conda_text(name: str, pins: Iterable[Pin], python: str) -> str:
     return head + yaml.safe_dump(document, sort_keys=False, width=200)
 
 
-def newer(pins: Iterable[Pin], upgraded: Iterable[Pin]) -> list[tuple[str, str, str]]:
-    """Return (name, pinned, newest that fits) for every pin that a fresh resolution would raise."""
+def newest(pins: Iterable[Pin], envs: Path = ENVS) -> list[Pin]:
+    """Return the newest release of each pinned package, whatever the others allow."""
+    names = "\n".join(sorted({pin.name for pin in pins}))
+    command = [*_uv(), "pip", "compile", "-q", "--universal", "--python-version", "3.11", "--no-deps", "--no-header"]
+    done = subprocess.run(
+        [*command, "--no-annotate", "-"], input=names, capture_output=True, text=True, check=False, cwd=envs
+    )
+    if done.returncode != 0:
+        raise EngineError(f"the package index does not answer: {done.stderr.strip()[-500:]}")
+    return parse(done.stdout)
+
+
+def newer(pins: Iterable[Pin], candidates: Iterable[Pin]) -> dict[str, tuple[str, str]]:
+    """Return {name: (pinned, newest)} for every pin of which `candidates` has a higher version."""
     latest: dict[str, Version] = {}
-    for pin in upgraded:
+    for pin in candidates:
         name = canonicalize_name(pin.name)
         latest[name] = max(latest.get(name, Version("0")), Version(pin.version))
-    found: dict[str, tuple[str, str, str]] = {}
+    highest: dict[str, Version] = {}
     for pin in pins:
         name = canonicalize_name(pin.name)
-        if name in latest and latest[name] > Version(pin.version) and name not in found:
-            found[name] = (name, pin.version, str(latest[name]))
-    return sorted(found.values())
+        highest[name] = max(highest.get(name, Version("0")), Version(pin.version))
+    return {
+        name: (str(version), str(latest[name]))
+        for name, version in sorted(highest.items())
+        if name in latest and latest[name] > version
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -167,11 +182,20 @@ def _check(name: str, envs: Path) -> int:
     key = [(pin.name, pin.version, pin.marker) for pin in present]
     same = key == [(pin.name, pin.version, pin.marker) for pin in again]
     gone = sorted({value for pin in present for value in pin.hashes} - {value for pin in again for value in pin.hashes})
-    raised = newer(present, compile_lock(name, envs, upgrade=True))
+    fitting = newer(present, compile_lock(name, envs, upgrade=True))
+    released = newer(present, newest(present, envs))
     state = "still resolves" if same else "no longer matches its .in file: compile it again"
-    print(f"{name}: {len(present)} pins, {state}, {len(raised)} with a newer release that fits")
-    for package, old, new in raised:
-        print(f"  {package} {old} -> {new}")
+    print(f"{name}: {len(present)} pins, {state}; {len(released)} have a newer release, {len(fitting)} could be raised")
+    for package, (old, new) in released.items():
+        fits = fitting.get(package)
+        note = (
+            "fits"
+            if fits and fits[1] == new
+            else f"{fits[1]} fits"
+            if fits
+            else "held back by its .in file or another pin"
+        )
+        print(f"  {package} {old} -> {new} ({note})")
     if gone:
         print(f"  {len(gone)} locked files are no longer on the index, the first is sha256:{gone[0]}")
     return 0 if same and not gone else 1
