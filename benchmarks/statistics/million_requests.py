@@ -32,7 +32,8 @@ import json, resource, sys, time
 begun, cpu = time.perf_counter(), time.process_time()
 {work}
 spent, cpu = time.perf_counter() - begun, time.process_time() - cpu
-print(json.dumps({{"seconds": spent, "cpu": cpu, "gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9}}))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+print(json.dumps({{"seconds": spent, "cpu": cpu, "gb": peak}}))
 """
 OURS = """
 from pathlib import Path
@@ -66,11 +67,9 @@ def main() -> None:
         print("| | wall s | CPU s | peak memory GB | ratio of CPU times |")
         print("|---|---|---|---|---|")
         ours, peer = run(OURS, folder), run(PEER, folder)
-        print(f"| reckoning.analyse, everything | {ours['seconds']:.1f} | {ours['cpu']:.1f} | {ours['gb']:.2f} | 1 |")
-        ratio = peer["cpu"] / ours["cpu"]
-        print(
-            f"| pandas: nine quantiles per launch and level | {peer['seconds']:.1f} | {peer['cpu']:.1f} | {peer['gb']:.2f} | {ratio:.2f} |"
-        )
+        for name, spent in (("reckoning.analyse, everything", ours), ("pandas: nine quantiles", peer)):
+            numbers = f"{spent['seconds']:.1f} | {spent['cpu']:.1f} | {spent['gb']:.2f}"
+            print(f"| {name} | {numbers} | {spent['cpu'] / ours['cpu']:.2f} |")
     finally:
         if given.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -138,15 +138,16 @@ def _add_gaps(
     level_of[list(places)] = [levels[place] for place in places.values()]
     tallies = {metric: _Tally(len(levels), level_of.size) for metric in ("chunk_gap_ms", "itl_ms")}
     for point, lengths, gaps, tokens in _gap_batches(source, present):
-        every = (point, level_of[point], lengths, gaps)
-        tallies["chunk_gap_ms"].add(*every)
+        every = tallies["chunk_gap_ms"].share(point, level_of[point], lengths, gaps)
+        tallies["chunk_gap_ms"].add(every)
         if tokens is None:
-            tallies["itl_ms"].add(*every)
+            tallies["itl_ms"].add(every)
             continue
         row = np.repeat(np.arange(lengths.size), lengths)
         known = tokens > 0
         kept = np.bincount(row[known], minlength=lengths.size)
-        tallies["itl_ms"].add(point, level_of[point], kept, gaps[known] / tokens[known], tokens[known])
+        per_token = gaps[known] / tokens[known]
+        tallies["itl_ms"].add(tallies["itl_ms"].share(point, level_of[point], kept, per_token, tokens[known]))
     for metric, tally in tallies.items():
         for index in places:
             if tally.weights[index]:
@@ -177,21 +178,29 @@ class _Tally:
         self.sums, self.weights = np.zeros(points), np.zeros(points)
         self.histograms = np.zeros((levels, _BINS))
 
-    def add(
+    def share(
         self,
         point: np.ndarray,
         level: np.ndarray,
         lengths: np.ndarray,
         gaps: np.ndarray,
         weight: np.ndarray | None = None,
-    ) -> None:
-        """Add flat `gaps` (ms); point, level and number of gaps are given by request."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what flat `gaps` (ms) add to sums, weights and histograms; the rest is given by request."""
         count = lengths if weight is None else _sums(weight, lengths)
         total = _sums(gaps if weight is None else gaps * weight, lengths)
-        self.sums += np.bincount(point, weights=total, minlength=self.sums.size)
-        self.weights += np.bincount(point, weights=count, minlength=self.weights.size)
         bins = np.repeat(level * _BINS, lengths) + _bins_of(gaps)
-        self.histograms += np.bincount(bins, weight, self.histograms.size).reshape(self.histograms.shape)
+        return (
+            np.bincount(point, weights=total, minlength=self.sums.size),
+            np.bincount(point, weights=count, minlength=self.weights.size),
+            np.bincount(bins, weight, self.histograms.size).reshape(self.histograms.shape),
+        )
+
+    def add(self, share: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        """Add one batch's share."""
+        self.sums += share[0]
+        self.weights += share[1]
+        self.histograms += share[2]
 
 
 def _sums(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
