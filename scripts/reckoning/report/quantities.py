@@ -32,6 +32,8 @@ def decimals_for(half_width: float) -> int:
 
 def fixed(value: float, decimals: int) -> str:
     """Return `value` rounded to `decimals` places (negative: to tens, hundreds), with thin spaces from 10 000 on."""
+    if abs(value) >= 1e15:
+        return f"{value:.3g}"
     rounded = round(value, decimals)
     text = f"{rounded:.{max(decimals, 0)}f}"
     if float(text) == 0:
@@ -83,6 +85,8 @@ def interval(value: Any, low: Any, high: Any) -> str:
     number, bottom, top = finite(value), finite(low), finite(high)
     if bottom is None or top is None:
         return ""
+    if not top > bottom:
+        return f"[{significant(bottom)}, {significant(top)}]"
     middle = (bottom + top) / 2 if number is None else number
     decimals = _shown_decimals(middle, bottom, top)
     return f"[{fixed(bottom, decimals)}, {fixed(top, decimals)}]"
@@ -99,10 +103,7 @@ def with_interval(value: Any, low: Any, high: Any, unit: str = "") -> str:
 
 
 def _shown_decimals(value: float, low: float, high: float) -> int:
-    half_width = (high - low) / 2
-    if half_width <= 0:
-        return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-    decimals = decimals_for(half_width)
+    decimals = decimals_for((high - low) / 2)
     size = math.floor(math.log10(max(abs(value), abs(low), abs(high)))) if value or low or high else 0
     # An interval wider than its value still needs one digit of the value; a very tight one stops at five.
     return max(min(decimals, 4 - size), -size)

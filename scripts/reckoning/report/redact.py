@@ -115,7 +115,9 @@ class Redactor:
                 kept.append(REMOVED)
             else:
                 kept.append(self.value(item))
-            after_secret_option = isinstance(item, str) and item.startswith("--") and is_secret_name(item.lstrip("-"))
+            after_secret_option = (
+                isinstance(item, str) and item.startswith("--") and is_secret_name(item.lstrip("-").replace("-", "_"))
+            )
         return kept
 
 
