@@ -39,9 +39,14 @@ def differences(settings: Mapping[str, Any], info: Mapping[str, Any]) -> list[di
             found.append(_difference(argument, requested, effective))
     for argument, applies in SILENT.items():
         effective = effective_value(argument, info)
-        if argument not in settings and applies(settings) and effective not in (UNREPORTED, None, False, 1):
+        if argument not in settings and applies(settings) and not _usual(effective):
             found.append(_difference(argument, None, effective))
     return found
+
+
+def _usual(effective: Any) -> bool:
+    """Whether a value that nobody asked for is none, off, or the size 1."""
+    return effective is UNREPORTED or effective in (None, False) or (effective == 1 and effective is not True)
 
 
 def _difference(argument: str, requested: Any, effective: Any) -> dict[str, Any]:
@@ -62,10 +67,10 @@ def effective_value(argument: str, info: Mapping[str, Any]) -> Any:
 
 def same(requested: Any, effective: Any) -> bool:
     """Return whether two spellings mean one value: 1 and 1.0, a list and a tuple, the text of a number."""
-    if requested == effective:
-        return True
     if isinstance(requested, bool) or isinstance(effective, bool):
         return str(requested).lower() == str(effective).lower()
+    if requested == effective:
+        return True
     if isinstance(requested, list | tuple) and isinstance(effective, list | tuple):
         return len(requested) == len(effective) and all(map(same, requested, effective))
     try:
