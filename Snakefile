@@ -20,8 +20,11 @@ include: "workflow/rules/report.smk"
 localrules:
     all,
     plan,
-    environment,
+    engine_python,
+    engine_overlay,
     engine,
+    model,
+    environment,
     arm,
     analyse,
     report,

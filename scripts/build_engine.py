@@ -1,16 +1,17 @@
-"""Rule engine: build the engine's environment and the overlays of patched packages."""
+"""Rule engine_overlay: apply one patch set to a copy of the engine's packages."""
 
 from pathlib import Path
 
 from reckoning.engine import build
-from reckoning.files import read_json
-from reckoning.jobs import logged
+from reckoning.engine.sources import sources_digest
+from reckoning.jobs import logged, plan_of
 
 with logged(snakemake.log[0]) as say:
-    build(
-        read_json(snakemake.input.plan),
-        root=Path(),
-        engine_json=Path(snakemake.output[0]),
-        log=Path(snakemake.log[0]).with_suffix(".install.log"),
-        progress=say,
-    )
+    plan = plan_of(snakemake.config)
+    arms = [
+        arm
+        for arm in plan["arms"]
+        if arm["status"] == "runnable"
+        and sources_digest(plan["engine"], arm["patches"]).startswith(snakemake.wildcards.engine)
+    ]
+    build({**plan, "arms": arms}, root=Path(), engine_json=Path(snakemake.output[0]), progress=say)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from reckoning.files import read_json, write_json
-from reckoning.jobs import logged
+from reckoning.files import write_json
+from reckoning.jobs import logged, plan_of
 from reckoning.models import prepare
 
 with logged(snakemake.log[0]) as say:
-    write_json(snakemake.output[0], prepare(read_json(snakemake.input.plan)["model"], Path(), progress=say))
+    write_json(snakemake.output[0], prepare(plan_of(snakemake.config)["model"], Path(), progress=say))

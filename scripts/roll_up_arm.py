@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from reckoning.files import read_json, write_json
-from reckoning.jobs import logged
+from reckoning.files import write_json
+from reckoning.jobs import logged, plan_of
 from reckoning.launch import roll_up
 
 with logged(snakemake.log[0]):
-    plan = Path(snakemake.input.plan)
-    write_json(snakemake.output[0], roll_up(read_json(plan), snakemake.wildcards.arm, plan.parent / "launches"))
+    target = Path(snakemake.output[0])
+    write_json(target, roll_up(plan_of(snakemake.config), snakemake.wildcards.arm, target.parents[1] / "launches"))

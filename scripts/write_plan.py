@@ -1,10 +1,10 @@
 """Rule plan: write the plan that the configuration gives."""
 
 from reckoning.files import write_json
-from reckoning.jobs import logged
+from reckoning.jobs import logged, plan_of
 
 with logged(snakemake.log[0]) as say:
-    plan = snakemake.params.plan
+    plan = plan_of(snakemake.config)
     write_json(snakemake.output[0], plan)
     statuses = [arm["status"] for arm in plan["arms"]]
     counted = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))

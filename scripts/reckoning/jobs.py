@@ -1,4 +1,4 @@
-"""What every rule's script shares: its log file and its progress lines."""
+"""What the rules' scripts share: the plan of the active configuration, a log file and progress lines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,22 @@ import contextlib
 import datetime
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from reckoning.experiment import read
+from reckoning.plan import make_plan, plan_to_json
+
+
+def plan_of(config: Mapping[str, Any], source: str = "the configuration") -> dict[str, Any]:
+    """Return the plan, as plan.json holds it, of a configuration as Snakemake merged it.
+
+    Planning is pure and quick, so a launch plans again instead of reading plan.json: if it waited for that file,
+    Snakemake would either repeat every launch when the file is new or, with `ancient`, overlook a changed arm.
+    Raises ExperimentError, which names every fault.
+    """
+    return plan_to_json(make_plan(read(config, source)))
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@ rule analyse:
         plan=f"{RESULTS}/plan.json",
         environment=f"{RESULTS}/environment.json",
         engine=f"{RESULTS}/engine.json",
-        arms=expand(f"{RESULTS}/arms/{{arm}}.json", arm=[arm["slug"] for arm in PLAN_JSON["arms"]]),
+        arms=expand(f"{RESULTS}/arms/{{arm}}.json", arm=ARMS),
     output:
         findings=f"{RESULTS}/findings.json",
         points=f"{RESULTS}/tables/points.parquet",

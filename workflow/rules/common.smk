@@ -1,21 +1,20 @@
-import hashlib
 import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
-from reckoning.engine.spec import spec_for
-from reckoning.experiment import ExperimentError, read
-from reckoning.patches import expand as expand_patches
-from reckoning.plan import make_plan, plan_to_json
+from reckoning.engine.sources import sources_digest
+from reckoning.experiment import ExperimentError
+from reckoning.files import digest
+from reckoning.jobs import plan_of
 
 
 def planned():
     """Return the plan of the active configuration, or end with every fault of it named."""
     source = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config"
     try:
-        return make_plan(read(config, source))
+        return plan_of(config, source)
     except ExperimentError as error:
         # A WorkflowError would add lines of this file to an error that is about the user's file.
         print(error, file=sys.stderr)
@@ -23,36 +22,33 @@ def planned():
 
 
 PLAN = planned()
-PLAN_JSON = plan_to_json(PLAN)
-EXPERIMENT = PLAN_JSON["experiment"]
+EXPERIMENT = PLAN["experiment"]
 RESULTS = f"results/{EXPERIMENT}"
-LAUNCHES = {(launch["arm"], launch["block"]): launch for launch in PLAN_JSON["launches"]}
+ARMS = {arm["slug"]: arm for arm in PLAN["arms"]}
+LAUNCHES = {(launch["arm"], launch["block"]): launch for launch in PLAN["launches"]}
 CONDA = "../../envs/workflow.yaml"
+
+# What a launch needs lies under names that carry a digest of how it was made. New content has a new name, which repeats the
+# launches that use it and no others; and no job that a launch waits for runs again for any other reason (a job that does
+# would hide changed parameters of the launch from Snakemake).
+PYTHON = f"{RESULTS}/engines/python-{sources_digest(PLAN['engine'])[:12]}.json"
+MODEL = f"{RESULTS}/models/{digest([PLAN['model'][key] for key in ('path', 'maker', 'options', 'draft')])[:12]}.json"
+ENGINES = {
+    slug: f"{RESULTS}/engines/{sources_digest(PLAN['engine'], arm['patches'])[:12]}.json"
+    for slug, arm in ARMS.items()
+    if arm["status"] == "runnable"
+}
 
 
 wildcard_constraints:
     arm=r"[a-z0-9][a-z0-9-]*",
     block=r"[1-9][0-9]*",
-
-
-def engine_digest():
-    """Return one SHA-256 over what the engine is built from: its locks and the patches of every arm."""
-    total = hashlib.sha256()
-    if PLAN_JSON["engine"].get("lock"):
-        total.update(spec_for(PLAN_JSON["engine"]["lock"], Path("envs")).lock_sha256.encode())
-    for patch in expand_patches({patch for arm in PLAN_JSON["arms"] for patch in arm["patches"]}, Path("envs/patches")):
-        for path in sorted(Path("envs/patches", patch.id).rglob("*")):
-            total.update(path.read_bytes() if path.is_file() else b"")
-    return total.hexdigest()
-
-
-ENGINE_DIGEST = engine_digest()
+    engine=r"[0-9a-f]{12}",
 
 
 def launch_digest(wildcards):
-    """Return the digest of all that the launch depends on: a change of it repeats this launch and no other."""
-    planned_digest = LAUNCHES[wildcards.arm, int(wildcards.block)]["digest"]
-    return hashlib.sha256((planned_digest + ENGINE_DIGEST).encode()).hexdigest()
+    """Return the digest of what the launch depends on beside its inputs: a change of it repeats this launch only."""
+    return LAUNCHES[wildcards.arm, int(wildcards.block)]["digest"]
 
 
 def launch_priority(wildcards):
@@ -60,6 +56,6 @@ def launch_priority(wildcards):
     return len(LAUNCHES) - LAUNCHES[wildcards.arm, int(wildcards.block)]["order"]
 
 
-def outcomes_of(arms):
-    """Return the outcome files of every planned launch of the arms."""
-    return [f"{RESULTS}/launches/{arm}/block{block}/outcome.json" for arm, block in LAUNCHES if arm in arms]
+def outcomes_of(wildcards):
+    """Return the outcome files of every planned launch of an arm."""
+    return [f"{RESULTS}/launches/{arm}/block{block}/outcome.json" for arm, block in LAUNCHES if arm == wildcards.arm]

@@ -1,6 +1,36 @@
+rule engine_python:
+    output:
+        PYTHON,
+    log:
+        f"{RESULTS}/logs/engine_python.log",
+    conda:
+        CONDA
+    message:
+        "Build the engine's environment from its lock"
+    script:
+        "../../scripts/build_engine_python.py"
+
+
+rule engine_overlay:
+    input:
+        python=PYTHON,
+    output:
+        f"{RESULTS}/engines/{{engine}}.json",
+    log:
+        f"{RESULTS}/logs/engine.{{engine}}.log",
+    conda:
+        CONDA
+    params:
+        arms=lambda wildcards: [arm for arm, path in ENGINES.items() if wildcards.engine in path],
+    message:
+        "Apply the patches of {params.arms} to a copy of the engine"
+    script:
+        "../../scripts/build_engine.py"
+
+
 rule engine:
     input:
-        plan=ancient(f"{RESULTS}/plan.json"),
+        sorted(set(ENGINES.values())),
     output:
         f"{RESULTS}/engine.json",
     log:
@@ -8,26 +38,20 @@ rule engine:
     conda:
         CONDA
     params:
-        engine=PLAN_JSON["engine"],
-        sources=ENGINE_DIGEST,
-        patches={arm["slug"]: arm["patches"] for arm in PLAN_JSON["arms"] if arm["status"] == "runnable"},
+        arms=ENGINES,
     message:
-        "Build the engine from its lock and the patched overlays"
+        "Record the engine of every arm"
     script:
-        "../../scripts/build_engine.py"
+        "../../scripts/record_engine.py"
 
 
 rule model:
-    input:
-        plan=ancient(f"{RESULTS}/plan.json"),
     output:
-        f"{RESULTS}/model.json",
+        MODEL,
     log:
         f"{RESULTS}/logs/model.log",
     conda:
         CONDA
-    params:
-        model=PLAN_JSON["model"],
     message:
         "Make or find the model"
     script:

@@ -1,18 +1,29 @@
+rule probe:
+    input:
+        python=PYTHON,
+    output:
+        f"{RESULTS}/environment_facts.json",
+    log:
+        f"{RESULTS}/logs/probe.log",
+    conda:
+        CONDA
+    message:
+        "Collect facts about the machine and its CUDA tool chain"
+    script:
+        "../../scripts/probe_environment.py"
+
+
 rule environment:
     input:
-        plan=ancient(f"{RESULTS}/plan.json"),
-        engine=ancient(f"{RESULTS}/engine.json"),
-    output:
         facts=f"{RESULTS}/environment_facts.json",
-        findings=f"{RESULTS}/environment.json",
+        plan=f"{RESULTS}/plan.json",
+    output:
+        f"{RESULTS}/environment.json",
     log:
         f"{RESULTS}/logs/environment.log",
     conda:
         CONDA
-    params:
-        arms=[(arm["slug"], arm["settings"]) for arm in PLAN_JSON["arms"]],
-        machine=PLAN_JSON["machine"],
     message:
-        "Check the machine and its CUDA tool chain"
+        "Say what the facts mean for the arms"
     script:
-        "../../scripts/check_environment.py"
+        "../../scripts/diagnose_environment.py"

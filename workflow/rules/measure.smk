@@ -1,9 +1,8 @@
 rule measure:
     input:
-        plan=ancient(f"{RESULTS}/plan.json"),
-        environment=ancient(f"{RESULTS}/environment.json"),
-        engine=ancient(f"{RESULTS}/engine.json"),
-        model=ancient(f"{RESULTS}/model.json"),
+        facts=ancient(f"{RESULTS}/environment_facts.json"),
+        engine=lambda wildcards: ENGINES[wildcards.arm],
+        model=MODEL,
     output:
         outcome=f"{RESULTS}/launches/{{arm}}/block{{block}}/outcome.json",
         points=f"{RESULTS}/launches/{{arm}}/block{{block}}/points.json",
@@ -27,14 +26,15 @@ rule measure:
 
 rule arm:
     input:
-        plan=f"{RESULTS}/plan.json",
-        outcomes=lambda wildcards: outcomes_of({wildcards.arm}),
+        outcomes_of,
     output:
         f"{RESULTS}/arms/{{arm}}.json",
     log:
         f"{RESULTS}/logs/arm/{{arm}}.log",
     conda:
         CONDA
+    params:
+        arm=lambda wildcards: digest(ARMS[wildcards.arm]),
     message:
         "Roll up the launches of {wildcards.arm}"
     script:

@@ -6,7 +6,7 @@ rule plan:
     conda:
         CONDA
     params:
-        plan=PLAN_JSON,
+        digest=digest(PLAN),
     message:
         "Plan the experiment '{EXPERIMENT}'"
     script:
