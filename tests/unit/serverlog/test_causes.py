@@ -23,6 +23,12 @@ EXPECTED = {
     "recorded/fraction-low": ("memory-fraction-too-low", "KV cache", "increase --mem-fraction-static", "RAISE"),
     "recorded/quantisation": ("quantisation", "loading weights", "quantization method fp8", "--quantization"),
     "recorded/killed": ("killed", "ready", "exit code -9", "memory"),
+    "recorded/nvcc-flashinfer-sampling": (
+        "missing-header",
+        "process start",
+        "sampling.cuh:20:10",
+        "libcurand-dev-13-0",
+    ),
     "recorded/missing-package": ("missing-package", "process start", "No module named 'dill'", "lock"),
     "rebuilt/oom-weights": ("out-of-memory-weights", "loading weights", "3.50 GiB", "more GPUs"),
     "rebuilt/oom-kv": ("out-of-memory-kv", "KV cache", "18.50 GiB", "lower --mem-fraction-static"),
