@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections import deque
 
-from reckoning.serverlog import rules, stages
+from reckoning.serverlog import memory, rules, stages
 from reckoning.serverlog.model import Cause, LogReading, Stage
 from reckoning.serverlog.rules import Kind, Rule
 
@@ -20,6 +20,7 @@ _PREFIX = re.compile(r"^\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)?(?P<
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: |:?$)")
 _TRACEBACK = "Traceback (most recent call last)"
 _UNHANDLED = re.compile(r"hit an exception|Initialization failed|Exception in")
+_CHECKS_SETTINGS = re.compile(r"server_args\.py|model_config\.py")
 _DEATH = re.compile(r"hit an exception|Received sigquit|died during initialization|Triggering SIGQUIT|Killed$")
 _CUDA_GRAPH = re.compile(r"cuda graph: (True|False)")
 # A line may be a cause only if it has one of these words: a few microseconds spare most lines some forty searches.
@@ -50,6 +51,11 @@ TRIGGERS = (
         "No space",
         "not ",
         "ollective",
+        "Safetensor",
+        "ECC",
+        "Xid",
+        "launch failure",
+        "fallen off",
     ),
     *(
         "in use",
@@ -216,7 +222,7 @@ class LogReader:
         if rule and found and rule.kind is not Kind.GENERAL:
             self._add(rule, found, line)
             return
-        if "server_args.py" in frames and not line.startswith(("ModuleNotFoundError", "ImportError")):
+        if _CHECKS_SETTINGS.search(frames) and not line.startswith(("ModuleNotFoundError", "ImportError")):
             text = f"the server refused the settings: {line.partition(': ')[2] or line}"
             last = _last_source_line(frames)
             remedy = "change the settings as the message says" + (f" (the check that failed: {last})" if last else "")
@@ -233,8 +239,8 @@ class LogReader:
         cause = rule.cause if isinstance(rule.cause, str) else rule.cause(found)
         remedy = rule.remedy if isinstance(rule.remedy, str) else rule.remedy(found)
         if class_ == "out-of-memory":
-            class_ = rules.out_of_memory_class(self._solid_stage(), line)
-            remedy = rules.out_of_memory_remedy(class_)
+            class_ = memory.out_of_memory_class(self._solid_stage(), line)
+            remedy = memory.out_of_memory_remedy(class_)
         if source:
             cause = f"{cause} (at: {source})"
         self._append(_Failure(class_, rule.kind, cause, remedy, rule.explains), line)

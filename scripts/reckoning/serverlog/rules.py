@@ -18,8 +18,6 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
-from reckoning.serverlog import stages
-
 Text = str | Callable[[re.Match[str]], str]
 
 
@@ -46,13 +44,6 @@ class Rule:
 
 
 FULL_TOOLKIT = "install the whole toolkit (apt-get install cuda-toolkit-13-0) and set CUDA_HOME=/usr/local/cuda-13.0"
-_OOM_REMEDIES = {
-    "out-of-memory-weights": "split the weights over more GPUs (tp x pp), or use a smaller quantisation",
-    "out-of-memory-kv": "lower --mem-fraction-static, or lower --max-total-tokens or --max-running-requests",
-    "out-of-memory-graph-capture": "lower --mem-fraction-static (by 0.05), or lower --cuda-graph-max-bs",
-    "out-of-memory-serving": "lower --mem-fraction-static, --chunked-prefill-size or --max-running-requests",
-    "out-of-memory-start": "free the GPU: see which processes hold its memory (nvidia-smi)",
-}
 
 
 def _rule(class_: str, pattern: str, cause: Text, remedy: Text, kind: Kind = Kind.DECISIVE, **more: str) -> Rule:
@@ -341,9 +332,22 @@ RULES: tuple[Rule, ...] = (
         r"|(?:OSError|ValueError|EntryNotFoundError): .*does not appear to have a file named"
         r"|couldn't connect to '?https?://huggingface|Repo id must (?:be|use)|RepositoryNotFoundError"
         r"|LocalEntryNotFoundError|HFValidationError"
-        r"|Cannot find any model weights|Unrecognized model in|FileNotFoundError: .*(?:config\.json|safetensors|model)",
+        r"|Cannot find any model weights|FileNotFoundError: .*(?:config\.json|safetensors|model)",
         "the model, or one of its files, was not found under the given path",
         "check the path of the model (and of the draft): it must hold config.json, the tokenizer and the weights",
+    ),
+    _rule(
+        "unsupported-model",
+        r"Model architectures? .* (?:is|are) not supported|Unrecognized (?:model|configuration class)"
+        r"|does not recognize this architecture",
+        "this version of the engine, or of transformers in it, does not know the model's architecture",
+        "use a version that lists the architecture; check model_type and architectures in config.json",
+    ),
+    _rule(
+        "model-path",
+        r"SafetensorError|HeaderTooLarge|InvalidHeaderDeserialization|incomplete metadata",
+        "a weight file is cut short or damaged",
+        "compare its size and hash with the publisher's, and fetch it again",
     ),
     _rule(
         "assertion",
@@ -363,6 +367,12 @@ RULES: tuple[Rule, ...] = (
         Kind.GENERAL,
     ),
     # --- endings ---
+    _rule(
+        "gpu-fault",
+        r"uncorrectable ECC|fallen off the bus|\bXid\b|unspecified launch failure|GPU is lost",
+        "a GPU reported a hardware fault",
+        "read the kernel's log for Xid messages and `nvidia-smi -q`; take the GPU out of service",
+    ),
     _rule(
         "illegal-address",
         r"illegal memory access|CUDA error: (?:misaligned address|device-side assert)"
@@ -409,30 +419,3 @@ RULES: tuple[Rule, ...] = (
         Kind.SECONDARY,
     ),
 )
-
-
-_OOM_STAGES = {
-    stages.WEIGHTS: "out-of-memory-weights",
-    stages.KV_CACHE: "out-of-memory-kv",
-    stages.ATTENTION: "out-of-memory-kv",
-    stages.GRAPH_CAPTURE: "out-of-memory-graph-capture",
-    stages.HTTP_SERVER: "out-of-memory-serving",
-    stages.WARM_UP: "out-of-memory-serving",
-    stages.READY: "out-of-memory-serving",
-}
-
-
-def out_of_memory_class(stage: str | None, line: str) -> str:
-    """Return the class of an out-of-memory failure by its stage, or by what its line says of itself."""
-    if re.search(r"[Cc]apture .*graph", line):
-        return "out-of-memory-graph-capture"
-    if (
-        stage in (None, stages.PROCESS_START) and "Failed to CUDA" in line
-    ):  # NCCL allocates late, when graphs are captured
-        return "out-of-memory-graph-capture"
-    return _OOM_STAGES.get(stage or "", "out-of-memory-start")
-
-
-def out_of_memory_remedy(class_: str) -> str:
-    """Return what to do about an out-of-memory failure of this class."""
-    return _OOM_REMEDIES[class_]

@@ -232,3 +232,32 @@ def test_serialised_cause_has_the_public_name():
     cause = read_log(text("rebuilt/oom-kv")).as_json()["cause"]
     assert cause["class"] == "out-of-memory-kv"
     assert "class_" not in cause
+
+
+@pytest.mark.parametrize(
+    ("line", "class_"),
+    [
+        ("ValueError: Model architectures ['NewForCausalLM'] are not supported for now.", "unsupported-model"),
+        ("safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata", "model-path"),
+        ("torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered", "gpu-fault"),
+        ("torch.AcceleratorError: CUDA error: no kernel image is available for execution", "unsupported-architecture"),
+        ("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory", "library"),
+        ("RuntimeError: CUDA driver version is insufficient for CUDA runtime version", "driver-too-old"),
+        (
+            "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
+            "out-of-memory-host",
+        ),
+        ("OSError: [Errno 28] No space left on device", "out-of-memory-host"),
+        (
+            "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled system error",
+            "nccl",
+        ),
+        ("Fatal Python error: Segmentation fault", "crash"),
+        (
+            "ValueError: nccl_port at 29500 is not available in 30 seconds. nccl_port is used by a process",
+            "port-in-use",
+        ),
+    ],
+)
+def test_single_lines(line, class_):
+    assert read_log(line + "\n").cause.class_ == class_
