@@ -30,6 +30,7 @@ FAULTS = {
     "hang-posts": "no POST is ever answered; /health is 200",
     "die-first-post": "the first POST kills the process",
     "die-at": "dies as soon as VALUE generations are in flight",
+    "last-words": "what die-at logs",
     "exit-0-after": "exits with code 0 at the VALUE-th generation",
     "busy": "answers 503 to everything for VALUE s from the first streamed generation on",
     "busy-always": "answers every streamed generation with 503",
@@ -193,7 +194,7 @@ class Server:
         script.in_flight += 1
         try:
             if "die-at" in faults and script.in_flight >= script.value("die-at"):
-                log("RuntimeError: CUDA error: an illegal memory access was encountered")
+                log(faults.get("last-words") or "RuntimeError: CUDA error: an illegal memory access was encountered")
                 os._exit(1)
             if "exit-0-after" in faults and script.posts >= script.value("exit-0-after"):
                 os._exit(0)

@@ -56,9 +56,11 @@ def test_a_server_that_is_not_ours_is_left_alone(bench):
 
 def test_gpu_memory_that_stays_is_a_finding(bench, monkeypatch):
     """Memory comes back late on GPU 0 and never on GPU 1."""
-    readings = iter([[0.0, 0.0], [900.0, 5000.0]])
-    monkeypatch.setattr(gpu_memory, "read_used_mib", lambda: next(readings, [0.0, 5000.0]))
+    readings = iter([[2000.0, 0.0], [2900.0, 5000.0]])
+    monkeypatch.setattr(gpu_memory, "read_used_mib", lambda: next(readings, [2000.0, 5000.0]))
     outcome = bench.launch(bench.plan(levels=(1,), release_s=1.0))
     assert outcome["status"] == "ok"
     note = next(one for one in outcome["findings"] if one["code"] == "gpu-memory-left")
     assert "GPU 1 5000 MiB" in note["text"] and "GPU 0" not in note["text"]
+    note = next(one for one in outcome["findings"] if one["code"] == "gpu-in-use")
+    assert "GPU 0 2000 MiB" in note["text"] and "GPU 1" not in note["text"]

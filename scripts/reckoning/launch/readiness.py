@@ -124,13 +124,13 @@ def wait_until_ready(
 def _check_listener(server: Server, port: int) -> None:
     """Whoever listens must be our server: an old one would answer just as well."""
     pids = ports.listeners(port)
-    strangers = [pid for pid in pids if pid is not None and pid not in server.processes()]
-    if pids and len(strangers) == len(pids):
+    ours = set(server.processes())
+    if pids and not ours.intersection(pids):
         raise LaunchFailed(
             "port-in-use",
             f"port {port} is answered by {ports.owner(port)}, which is not the server of this launch",
-            f"end process {strangers[0]} if it is an old server of yours, then run the same command again",
-            evidence=f"listener pid {strangers[0]}",
+            f"end process {pids[0]} if it is an old server of yours, then run the same command again",
+            evidence=f"listener pid {pids[0]}",
             from_log=False,
         )
 

@@ -168,7 +168,7 @@ def environment_failure(environment: Mapping[str, Any] | None, arm: str) -> dict
 def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progress) -> None:
     """Start, measure and stop the server once; failures end in `state.failure`."""
     log = LogWatch(attempt.log, state.clock)
-    memory = gpu_memory.read_used_mib()
+    memory = _gpu_memory_before(state)
     server: Server | None = None
     scratch = Path(tempfile.mkdtemp(prefix="reckoning-"))
     failed: LaunchFailed | None = None
@@ -210,6 +210,15 @@ def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progres
 def _read_now(log: LogWatch, failed: LaunchFailed) -> LogReading:
     log.poll()
     return log.reading(stalled=failed.class_ == "stall", exit_code=failed.exit_code)
+
+
+def _gpu_memory_before(state: Launch) -> gpu_memory.Before:
+    before = gpu_memory.before_launch(limit_s=float(state.limits["release_s"]), read=gpu_memory.read_used_mib)
+    if before.held:
+        state.find("gpu-memory-left", "warn", f"of the launch before, which was interrupted: {before.held}")
+    if before.neighbours:
+        state.find("gpu-in-use", "warn", before.neighbours)
+    return before
 
 
 def _reserve_ports(state: Launch, stack: ExitStack) -> ports.PortPlan:
@@ -376,7 +385,9 @@ def _check_after(state: Launch, endpoint: Endpoint, served_name: str) -> None:
         )
 
 
-def _check_nothing_left(state: Launch, report: StopReport, port_plan: ports.PortPlan, memory: list[float]) -> None:
+def _check_nothing_left(
+    state: Launch, report: StopReport, port_plan: ports.PortPlan, memory: gpu_memory.Before
+) -> None:
     """Wait, within bounds, until ports and GPU memory are as before; what stays is a finding."""
     if report.killed:
         names = ", ".join(f"{name} ({pid})" for pid, name in report.killed[:5])
@@ -391,7 +402,7 @@ def _check_nothing_left(state: Launch, report: StopReport, port_plan: ports.Port
         state.find(
             "ports-left", "warn", "; ".join(f"port {port} is still held by {ports.owner(port)}" for port in busy)
         )
-    held = gpu_memory.wait_for_baseline(memory, limit_s=float(state.limits["release_s"]), read=gpu_memory.read_used_mib)
+    held = gpu_memory.after_launch(memory, limit_s=float(state.limits["release_s"]), read=gpu_memory.read_used_mib)
     if held:
         state.find("gpu-memory-left", "warn", held)
 

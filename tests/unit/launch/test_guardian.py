@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from reckoning.launch import guardian, processes
-from reckoning.launch.gpu_memory import wait_for_baseline
 from reckoning.launch.server import CannotStart, Server
 
 
@@ -70,22 +69,3 @@ def test_a_process_is_known_by_pid_and_start_time():
     assert me and me.alive()
     assert not processes.Identity(me.pid, me.start_ticks + 1).alive()
     assert processes.end([processes.Identity(me.pid, me.start_ticks + 1)], grace_s=1) == []  # and we live on
-
-
-def test_gpu_memory_is_waited_for_within_bounds():
-    """Minefield trap 81: memory comes back up to a minute after the exit."""
-    clock = [0.0]
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
-
-    def read() -> list[float]:
-        return [500.0 if clock[0] < 45 else 10.0, 700.0]
-
-    base = [0.0, 600.0]
-    assert wait_for_baseline(base, limit_s=60, read=read, sleep=sleep) is None
-    assert clock[0] == pytest.approx(45, abs=1)
-    clock[0] = 0.0
-    words = wait_for_baseline(base, limit_s=30, read=read, sleep=sleep)
-    assert words is not None and "GPU 0 500 MiB" in words and "GPU 1" not in words
-    assert wait_for_baseline([], limit_s=0, read=lambda: [], sleep=sleep) is None
