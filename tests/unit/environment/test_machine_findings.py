@@ -206,3 +206,18 @@ def test_arm_with_its_own_toolkit_was_not_looked_at():
     same = arm("same", {"CUDA_HOME": GOOD["toolkit"]["cuda_home"]}, tp_size=4)
     found = [item for item in diagnose(GOOD, plan(own, same)) if item.code == "arm-chooses-toolkit"]
     assert [item.concerns for item in found] == [("own",)]
+
+
+@pytest.mark.parametrize(
+    ("place", "nearest", "expected"),
+    [
+        ("/models/kimi", "/models", Level.FAIL),
+        ("models/kimi", "/srv/models", Level.FAIL),
+        ("moonshotai/Kimi-K2.6", "/srv", Level.WARN),
+        ("./kimi", "/srv", Level.FAIL),
+        ("kimi", "/srv", Level.FAIL),
+    ],
+)
+def test_model_that_is_not_there_may_be_the_name_of_a_repository(place, nearest, expected):
+    disk = {"use": "model", "place": place, "path": nearest, "exists": False, "free_gib": 9.0}
+    assert level(machine(host__disks=[disk]), "model-missing") is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -67,12 +68,15 @@ def _shared_memory(facts: Facts, scope: Scope, host: Mapping[str, Any]) -> Itera
 def _disks(scope: Scope, host: Mapping[str, Any]) -> Iterator[Finding]:
     for disk in host.get("disks") or []:
         if disk["use"] == "model" and not disk["exists"] and not scope.model.get("maker"):
+            place = str(disk.get("place") or scope.model.get("path"))
+            hub = _is_hub_name(place, disk["path"])
             yield scope.finding(
                 "model-missing",
-                Level.FAIL,
+                Level.WARN if hub else Level.FAIL,
                 (Feature.MODEL,),
-                found=f"nothing lies at {scope.model.get('path') or 'the model path'}",
-                where=str(scope.model.get("path") or disk["path"]),
+                found=f"nothing lies at {place}"
+                + (": the engine will take it as the name of a repository and fetch it" if hub else ""),
+                where=place,
                 needed="a folder with config.json, tokenizer and weights",
                 remedy="correct model.path in the experiment",
             )
@@ -96,6 +100,13 @@ def _disks(scope: Scope, host: Mapping[str, Any]) -> Iterator[Finding]:
                 where=str(disk["path"]),
                 why="Each launch reads all weights: starts take long and vary; measured points do not.",
             )
+
+
+def _is_hub_name(place: str, nearest_folder: str) -> bool:
+    """Whether a path that does not exist reads as `organisation/model`, and no folder has that organisation's name."""
+    parts = place.split("/")
+    named = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", place) is not None
+    return named and not nearest_folder.rstrip("/").endswith(f"/{parts[0]}")
 
 
 def _clock(scope: Scope, host: Mapping[str, Any]) -> Iterator[Finding]:

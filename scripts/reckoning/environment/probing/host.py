@@ -130,7 +130,7 @@ def _disks(model_path: str | None) -> list[dict[str, Any]]:
     """Return the disks that matter: the model's, the caches' and the temporary files'."""
     places = {"caches": Path("~/.cache").expanduser(), "temporary": Path(os.environ.get("TMPDIR", "/tmp"))}
     if model_path:
-        places["model"] = Path(model_path)
+        places["model"] = Path(model_path).expanduser()
     mounts = sorted(psutil.disk_partitions(all=True), key=lambda part: -len(part.mountpoint))
     found = []
     for use, place in places.items():
@@ -141,7 +141,16 @@ def _disks(model_path: str | None) -> list[dict[str, Any]]:
             mount = next((part for part in mounts if real.startswith(part.mountpoint)), None)
             kind = mount.fstype if mount else None
             size = _folder_gib(place) if use == "model" else None
-            found.append({"use": use, **disk, "filesystem": kind, "exists": place.exists(), "content_gib": size})
+            found.append(
+                {
+                    "use": use,
+                    "place": str(place),
+                    **disk,
+                    "filesystem": kind,
+                    "exists": place.exists(),
+                    "content_gib": size,
+                }
+            )
     return found
 
 
