@@ -18,6 +18,15 @@ def check(facts: Facts, scope: Scope) -> Iterator[Finding]:
     """Yield what the installed packages say."""
     python = facts.get("python")
     if not python:
+        if "python" in facts:
+            yield scope.finding(
+                "engine-python-unknown",
+                Level.NOTE,
+                (),
+                found="no interpreter of the engine was asked: nothing is known of torch and FlashInfer",
+                where="probe --engine-python",
+                remedy="probe again with --engine-python",
+            )
         return
     if python.get("error"):
         yield scope.finding(

@@ -189,12 +189,14 @@ def _disagreements(facts: Facts, scope: Scope, four: str) -> Iterator[Finding]:
     if compiler and torch and compiler[0] != torch[0]:
         yield scope.finding(
             "nvcc-torch-skew",
-            Level.FAIL,
+            Level.WARN,
             ALL_JIT,
             found=four,
             where=str(nvcc["path"]),
             needed=f"nvcc {torch[0]}.x, as torch was built for CUDA {dotted(torch)}",
-            why="A kernel linked to another CUDA runtime major than torch's brings a second runtime into the process.",
+            why=(f"Kernels are then linked to libcudart.so.{compiler[0]}, which must be found when they are loaded "
+                "beside torch's ")
+            f"libcudart.so.{torch[0]}; torch's own extension builder refuses this.",
             remedy=whole_toolkit(torch),
         )
     elif compiler and torch and compiler != torch:
