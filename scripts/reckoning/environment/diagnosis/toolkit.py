@@ -194,9 +194,8 @@ def _disagreements(facts: Facts, scope: Scope, four: str) -> Iterator[Finding]:
             found=four,
             where=str(nvcc["path"]),
             needed=f"nvcc {torch[0]}.x, as torch was built for CUDA {dotted(torch)}",
-            why=(f"Kernels are then linked to libcudart.so.{compiler[0]}, which must be found when they are loaded "
-                "beside torch's ")
-            f"libcudart.so.{torch[0]}; torch's own extension builder refuses this.",
+            why=f"Kernels are then linked to libcudart.so.{compiler[0]}, which must be found at their load beside "
+            f"torch's libcudart.so.{torch[0]}; torch's own extension builder refuses this.",
             remedy=whole_toolkit(torch),
         )
     elif compiler and torch and compiler != torch:
