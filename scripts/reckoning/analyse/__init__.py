@@ -14,6 +14,7 @@ from reckoning.analyse.outside import read_published
 from reckoning.analyse.own_table import read_design_file, read_own_table
 from reckoning.analyse.results import compute
 from reckoning.analyse.tables import write_tables
+from reckoning.experiment.places import REPOSITORY
 from reckoning.files import read_json, write_json
 
 __all__ = ["analyse_experiment", "analyse_table"]
@@ -56,6 +57,6 @@ def analyse_table(points: Path, design: Path | None, out: Path, tables: Path | N
 def _outside(plan: dict[str, Any], key: str) -> pd.DataFrame | None:
     """Return a table from outside that the plan links, or None; one that cannot be read is left out."""
     path = plan.get(key) or (plan.get("analysis") or {}).get(key)
-    if not path or not Path(path).is_file():
-        return None
-    return read_published(Path(path))
+    places = [Path(path), REPOSITORY / path] if path else []
+    found = next((place for place in places if place.is_file()), None)
+    return None if found is None else read_published(found)

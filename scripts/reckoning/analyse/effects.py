@@ -12,14 +12,13 @@ from reckoning.analyse.compare import Contrast, Estimate, compare, judged
 from reckoning.analyse.design import Arm, Design
 from reckoning.statistics.contrasts import Verdict, ratio_of_differences
 from reckoning.statistics.crossover import Crossover, LevelLead, find_crossovers
-from reckoning.statistics.factors import FactorStep, differences, interactions, single_steps
+from reckoning.statistics.factors import FactorStep, decisions, differences, interactions, single_steps
 
-LAYOUT = "parallel layout"
-SPECULATION = "speculation"
-_GROUPS = {
-    LAYOUT: ("tp_size", "pp_size", "ep_size", "dp_size", "nnodes", "moe_dp_size", "pp_max_micro_batch_size"),
-    SPECULATION: ("speculative_",),
+GROUPS = {
+    "parallel layout": ("tp_size", "pp_size", "ep_size", "dp_size", "nnodes", "moe_dp_size"),
+    "speculation": ("speculative_",),
 }
+"""Settings that are one decision when they change together: a draft model with its algorithm and block size."""
 
 
 @dataclass(frozen=True)
@@ -34,57 +33,26 @@ class FactorEffect:
 
 
 def arm_factors(arm: Arm) -> dict[str, Any]:
-    """Return an arm's settings, environment and patches as factors; settings that only make sense together are one.
-
-    A draft model, its block size and its algorithm are one decision, so are the sizes of a parallel layout when more
-    than one of them is given. The plan's own `factors`, when it names them, come first.
-    """
+    """Return what an arm is made of: the plan's own `factors`, else its settings, environment and patches."""
     if arm.factors:
-        raw = dict(arm.factors)
-    else:
-        raw = {**arm.settings, **{f"env {name}": value for name, value in arm.env.items()}}
-        raw |= {f"patch {patch}": True for patch in arm.patches}
-    return {name: value for name, value in raw.items() if value is not None}
+        return dict(arm.factors)
+    patches = {f"patch {patch}": True for patch in arm.patches}
+    return {**arm.settings, **{f"env {name}": value for name, value in arm.env.items()}, **patches}
 
 
 def factor_steps(design: Design, arms: Sequence[str]) -> tuple[list[FactorStep], list[tuple[str, str, list[str]]]]:
-    """Return the pairs of arms that differ in one decision, and (arm, baseline, changes) for those that differ in
-    more.
-    """
+    """Return the pairs that differ in one decision, and (arm, baseline, changes) of those that differ in several."""
     factors = {slug: arm_factors(design.arm(slug)) for slug in arms}
-    reduced = {slug: _grouped_values(values, factors) for slug, values in factors.items()}
-    steps = single_steps(reduced)
+    steps = single_steps(factors, GROUPS)
     single = {frozenset({step.arm, step.reference}) for step in steps}
     combined = []
     for arm in arms:
         base = design.baseline
-        if base in reduced and arm != base and frozenset({arm, base}) not in single:
-            changes = differences(reduced[base], reduced[arm])
+        if base in factors and arm != base and frozenset({arm, base}) not in single:
+            changes = decisions(differences(factors[base], factors[arm]), GROUPS)
             if 1 < len(changes) <= 4:
                 combined.append((arm, base, changes))
     return steps, combined
-
-
-def _grouped_values(values: Mapping[str, Any], everyone: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the factors with each group joined to one text when more than one of its settings varies over the arms."""
-    result = dict(values)
-    for group, members in _GROUPS.items():
-        names = {name for arm in everyone.values() for name in arm if _belongs(name, members)}
-        varying = sorted(n for n in names if len({repr(arm.get(n)) for arm in everyone.values()}) > 1)
-        if len(varying) > 1:
-            present = [f"{_short(n)} {values[n]}" for n in varying if n in values]
-            for name in varying:
-                result.pop(name, None)
-            result[group] = ", ".join(present) or None
-    return {name: value for name, value in result.items() if value is not None}
-
-
-def _belongs(name: str, members: Sequence[str]) -> bool:
-    return any(name == member or (member.endswith("_") and name.startswith(member)) for member in members)
-
-
-def _short(name: str) -> str:
-    return name.removesuffix("_size").removeprefix("speculative_").replace("_", " ")
 
 
 def factor_effects(cells: Cells, design: Design) -> list[FactorEffect]:
@@ -274,9 +242,7 @@ def plain_counterpart(design: Design, arm: str) -> str | None:
         if slug == arm or other.settings.get("speculative_algorithm"):
             continue
         changed = [
-            name
-            for name in differences(arm_factors(other), own)
-            if not name.startswith("speculative_") and not name.startswith("patch ")
+            name for name in differences(arm_factors(other), own) if not name.startswith(("speculative_", "patch"))
         ]
         scored.append((len(changed), place, slug))
     return min(scored)[2] if scored and min(scored)[0] <= 2 else None

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from reckoning.analyse.design import Design
+from reckoning.analyse.energy import energy_j_per_token, read_telemetry
 from reckoning.analyse.evidence import Evidence, Launch, QuantileKey, points_frame
 from reckoning.analyse.exclusions import flags_of, point_reasons, speculation_reason, value_reason
 from reckoning.analyse.requests import Distribution, LaunchRequests, read_launch_requests
@@ -74,8 +75,11 @@ def gather(results: Path, plan: Mapping[str, Any], design: Design, launches: lis
             if text and launch.status == "ok":
                 exclusions.append(_exclusion(launch, text))
         requests, failed = requests + measured.requests, failed + measured.failed
+        telemetry = read_telemetry(folder) if points else None
         for point in points:
             row = _row(launch, point, measured, design)
+            if row["energy_j_per_token"] is None:
+                row["energy_j_per_token"] = energy_j_per_token(telemetry, point)
             rows.append(row)
             if not row["rankable"]:
                 exclusions.append(_exclusion(launch, row["exclusion_reason"], point))

@@ -38,26 +38,60 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-def single_steps(factors: Mapping[str, Mapping[str, Any]]) -> list[FactorStep]:
-    """Return every ordered pair of arms that differ in exactly one factor, each pair once.
+def single_steps(
+    factors: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[str]] | None = None
+) -> list[FactorStep]:
+    """Return every pair of arms that differ in one decision, each pair once.
 
-    `factors`: arm -> factor -> value, in the order of the plan; the earlier arm is the reference.
+    `factors`: arm -> factor -> value, in the order of the plan; the earlier arm is the reference. `groups`: name ->
+    factors that are one decision when they change together (a name ending in `_` stands for all that begin so).
     """
     arms = list(factors)
     steps = []
     for later, arm in enumerate(arms):
         for reference in arms[:later]:
-            changed = differences(factors[reference], factors[arm])
-            if len(changed) == 1:
-                name = changed[0]
-                before, after = factors[reference].get(name), factors[arm].get(name)
-                steps.append(FactorStep(name, text_of(before), text_of(after), arm, reference))
+            step = _step(reference, arm, factors, groups or {})
+            if step is not None:
+                steps.append(step)
     return steps
+
+
+def decisions(changed: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the changed factors with those of one group put together when there are several."""
+    found, rest = [], list(changed)
+    for group, members in groups.items():
+        inside = [name for name in rest if _belongs(name, members)]
+        if len(inside) > 1:
+            found.append(group)
+            rest = [name for name in rest if name not in inside]
+    return [*found, *rest]
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Return the names of the factors in which two arms differ."""
     return sorted(name for name in set(one) | set(other) if one.get(name) != other.get(name))
+
+
+def _step(
+    reference: str, arm: str, factors: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[str]]
+) -> FactorStep | None:
+    one, other = factors[reference], factors[arm]
+    changed = differences(one, other)
+    names = decisions(changed, groups)
+    if len(names) != 1:
+        return None
+    if len(changed) == 1:
+        return FactorStep(names[0], text_of(one.get(changed[0])), text_of(other.get(changed[0])), arm, reference)
+    return FactorStep(names[0], _together(changed, one), _together(changed, other), arm, reference)
+
+
+def _together(names: Sequence[str], values: Mapping[str, Any]) -> str:
+    present = [f"{name} {text_of(values[name])}" for name in names if values.get(name) is not None]
+    return ", ".join(present) or "not set"
+
+
+def _belongs(name: str, members: Sequence[str]) -> bool:
+    return any(name == member or (member.endswith("_") and name.startswith(member)) for member in members)
 
 
 def interactions(steps: Sequence[FactorStep], arms: Sequence[str]) -> list[Interaction]:
