@@ -85,6 +85,8 @@ def _stage_of_weights(found: re.Match[str]) -> str:
     )
 
 
+# Words that warnings use as well count only in an exception: `package.SomeError: ... words`.
+RAISED = r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b.*?"
 ROOT_OF_JIT = "jit-compile unsupported-architecture unknown assertion peer-lost"
 RULES: tuple[Rule, ...] = (
     # --- hints: harmless until something that they explain follows ---
@@ -174,7 +176,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "unsupported-architecture",
         r"no kernel image is available for execution|Unsupported architecture"
-        r"|not supported on this (?:GPU|architecture)",
+        rf"|{RAISED}not supported on this (?:GPU|architecture)",
         "a kernel was not built for this GPU's architecture",
         "use another backend for this GPU (on sm_120: triton), or a build that has its architecture",
     ),
@@ -187,8 +189,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "library",
-        r"(?:ImportError|OSError): (?P<what>\S+\.so[\w.]*): cannot open shared object file"
-        r"|undefined symbol: (?P<symbol>\w+)|version `GLIBC\S*' not found",
+        r"^(?:ImportError|OSError): (?P<what>\S+\.so[\w.]*): cannot open shared object file"
+        rf"|{RAISED}(?:undefined symbol: (?P<symbol>\w+)|version `GLIBC\S*' not found)",
         lambda m: (
             f"the shared library {m['what']} is missing"
             if m["what"]
@@ -319,9 +321,9 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "quantisation",
-        r"For quantized MoE models, please make sure|is not divisible by weight quantization block|weight_block_size"
+        rf"{RAISED}(?:For quantized MoE models, please make sure|weight quantization block|weight_block_size"
         r"|[Qq]uantization method .* (?:is not|does not|not supported)|is not supported for quantization method"
-        r"|Minimum capability|quantization .*is not (?:supported|divisible)",
+        r"|Minimum capability|quantization .*is not (?:supported|divisible))",
         "the quantisation does not fit this split of the experts, this GPU, or the setting",
         "choose tp and ep so that (expert width / (tp / ep)) is a multiple of the block size; leave --quantization to "
         "the model's config",
@@ -338,8 +340,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "unsupported-model",
-        r"Model architectures? .* (?:is|are) not supported|Unrecognized (?:model|configuration class)"
-        r"|does not recognize this architecture",
+        rf"{RAISED}(?:Model architectures? .* (?:is|are) not supported|Unrecognized (?:model|configuration class)"
+        r"|does not recognize this architecture)",
         "this version of the engine, or of transformers in it, does not know the model's architecture",
         "use a version that lists the architecture; check model_type and architectures in config.json",
     ),
@@ -405,7 +407,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "missing-package",
-        r"(?:ModuleNotFoundError|ImportError): (?P<what>.*)",
+        r"^(?:ModuleNotFoundError|ImportError): (?P<what>.*)",
         lambda m: f"a Python package of the engine is missing or broken: {m['what']}",
         "install the engine from its lock, into its own environment",
     ),

@@ -261,3 +261,22 @@ def test_serialised_cause_has_the_public_name():
 )
 def test_single_lines(line, class_):
     assert read_log(line + "\n").cause.class_ == class_
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2026-01-01 00:00:00] Ignore import error when loading sglang.srt.models.x: No module named 'vllm'",
+        "[2026-01-01 00:00:00] Failed to import deep_gemm: ImportError: libcuda.so.1: cannot open shared object file",
+        "[2026-01-01 00:00:00] fp8 quantization is not supported by this backend, falling back to bf16",
+        "[2026-01-01 00:00:00] DeepGEMM is not supported on this GPU, using Triton",
+        "[2026-01-01 00:00:00] models/x does not appear to have a file named generation_config.json.",
+        "[2026-01-01 00:00:00] Port 30000 is already in use, trying port 30001",
+        "[2026-01-01 00:00:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down...",
+        "[2026-01-01 00:00:00] Setup Custom allreduce failed with x. To silence this warning, specify the flag.",
+        "[2026-01-01 00:00:00] Watchdog TokenizerManager initialized.",
+        "UserWarning: Triton is not supported on current platform, roll back to CPU.",
+    ],
+)
+def test_warnings_are_no_causes(line):
+    assert read_log(line + "\n").cause is None
