@@ -52,6 +52,7 @@ class Effective:
     ep: int
     replicas: int
     attn_dp: int
+    attn_cp: int
     moe_tp: int
     chunked_prefill_size: int | None
     max_running_requests: int | None
@@ -65,7 +66,7 @@ class Effective:
     @property
     def attn_tp(self) -> int:
         """Ranks that share the heads of one attention layer."""
-        return max(1, self.tp // max(1, self.attn_dp))
+        return max(1, self.tp // max(1, self.attn_dp * self.attn_cp))
 
     @property
     def world(self) -> int:
@@ -109,6 +110,7 @@ def effective(setup: Setup) -> Effective:
         ep=ep,
         replicas=replicas,
         attn_dp=attn_dp,
+        attn_cp=setup.attn_cp,
         moe_tp=tp // ep // setup.moe_dp if ep > 0 and setup.moe_dp > 0 else 0,
         chunked_prefill_size=chunk,
         max_running_requests=running,
@@ -172,8 +174,9 @@ def _overlap(setup: Setup, changes: list[Change], new: bool) -> bool:
         return False
     if setup.pp > 1:
         return False  # the rule pp-no-overlap says so
-    if setup.speculative == "DFLASH" and not new:
-        changes.append(Change("disable_overlap_schedule", False, True, "DFlash runs without overlap in this version"))
+    if setup.speculative in ("DFLASH", "NGRAM") and not new:
+        why = f"{setup.speculative} runs without overlap in this version"
+        changes.append(Change("disable_overlap_schedule", False, True, why))
         return False
     return True
 

@@ -35,6 +35,13 @@ BOTH_SIDES = [
         {"tp_size": 8, "ep_size": 4, "moe_dp_size": 2, "pp_size": 2},
         {"tp_size": 8, "ep_size": 4, "moe_dp_size": 2, "pp_size": 1},
     ),
+    ("attn-cp-layout", {"tp_size": 8, "ep_size": 4, "moe_dp_size": 2}, {"tp_size": 8, "ep_size": 4, "moe_dp_size": 2, "attn_cp_size": 2}),
+    ("attn-cp-layout", {"tp_size": 8, "attn_cp_size": 3}, {"tp_size": 8, "attn_cp_size": 4}),
+    (
+        "attn-cp-layout",
+        {"tp_size": 8, "attn_cp_size": 4, "dp_size": 4, "enable_dp_attention": True},
+        {"tp_size": 8, "attn_cp_size": 4, "dp_size": 2, "enable_dp_attention": True},
+    ),
     ("enough-gpus", {"tp_size": 8, "pp_size": 2, "gpus": 15}, {"tp_size": 8, "pp_size": 2, "gpus": 16}),
     ("enough-gpus", {"tp_size": 1, "gpus": 0}, {"tp_size": 1, "gpus": 1}),
     # CASE 23: dp without dp attention makes copies

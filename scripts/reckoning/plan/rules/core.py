@@ -102,6 +102,10 @@ class Setup:
         return self._size("moe_dp_size")
 
     @property
+    def attn_cp(self) -> int:
+        return self._size("attn_cp_size")
+
+    @property
     def speculative(self) -> str | None:
         """The speculative algorithm in capitals, or None."""
         chosen = self.value("speculative_algorithm")

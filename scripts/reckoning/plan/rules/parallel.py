@@ -71,6 +71,23 @@ def moe_dp_layout(setup: Setup) -> Iterator[Objection]:
 
 
 @rule(
+    "attn-cp-layout",
+    level="reject",
+    summary="Attention context parallelism divides tp (tp / dp with dp attention), and equals moe_dp when that is > 1.",
+)
+def attn_cp_layout(setup: Setup) -> Iterator[Objection]:
+    cp, tp, dp = setup.attn_cp, setup.tp, setup.layout.attn_dp
+    if cp > 1 and tp % (cp * dp):
+        groups = f" x dp {dp}" if dp > 1 else ""
+        yield Objection(f"attn_cp_size {cp}{groups} does not divide tp_size {tp}", f"use attn_cp_size {divisors(tp)}")
+    if setup.moe_dp > 1 and cp != setup.moe_dp:
+        yield Objection(
+            f"moe_dp_size {setup.moe_dp} with attn_cp_size {cp}: the engine asserts that they are equal",
+            f"set attn_cp_size: {setup.moe_dp}",
+        )
+
+
+@rule(
     "enough-gpus",
     level="reject",
     summary="A server needs tp x pp x dp GPUs (dp counts without dp attention) that its process can see.",

@@ -44,7 +44,7 @@ def dflash_pp(setup: Setup) -> Iterator[Objection]:
 
 @rule("dflash-dp-attention", level="reject", versions="<0.5.23", summary="DFlash does not go with dp attention.")
 def dflash_dp_attention(setup: Setup) -> Iterator[Objection]:
-    if _dflash(setup) and (setup.value("enable_dp_attention", False) or setup.layout.attn_dp > 1):
+    if _dflash(setup) and setup.layout.attn_dp > 1:
         yield Objection("DFlash does not support dp attention in this version", "remove enable_dp_attention")
 
 
