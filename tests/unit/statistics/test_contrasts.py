@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
@@ -77,6 +77,7 @@ def test_a_missing_test_is_no_member_of_the_family():
     assert holm([0.01, None, 0.04]) == [pytest.approx(0.02), None, pytest.approx(0.04)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
 def test_holm_agrees_with_statsmodels(p_values):
     assert holm(p_values) == pytest.approx(list(multipletests(p_values, method="holm")[1]))
@@ -105,6 +106,7 @@ def test_the_adjusted_p_decides_not_the_interval():
     assert verdict_of(pair, 0.2, None, better="higher") is Verdict.INCONCLUSIVE
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(0.5, 2), min_size=3, max_size=6, unique=True),
     st.lists(st.floats(0.5, 2), min_size=6, max_size=6, unique=True),

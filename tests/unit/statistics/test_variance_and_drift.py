@@ -104,7 +104,7 @@ def rows_of(orders, logs, blocks):
 def test_slope_by_hand():
     """One arm, logs rising by exactly 0.01 per launch but for a deviation of +-0.001 orthogonal to the order."""
     logs = [0.01 * k + e for k, e in enumerate((0.001, -0.001, -0.001, 0.001))]
-    found = drift_slope(rows_of("aaaa", logs, [1, 1, 2, 2]))
+    found = drift_slope(rows_of("aaaa", logs, [1, 2, 3, 4]))
     assert found.slope == pytest.approx(0.01)
     error = math.sqrt(4e-6 / 2 / 5)  # residual sum of squares / df / Sxx, with Sxx = 5 for orders 0..3
     assert found.high - found.slope == pytest.approx(4.302653 * error, rel=1e-6)
