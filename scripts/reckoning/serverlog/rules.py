@@ -207,6 +207,12 @@ RULES: tuple[Rule, ...] = (
         "update the driver to 580.65.06 or newer for CUDA 13",
     ),
     _rule(
+        "library",
+        r"CUDA driver is a stub library",
+        "the process loaded the toolkit's stub of libcuda instead of the driver's library",
+        "take the stubs folder out of LD_LIBRARY_PATH",
+    ),
+    _rule(
         "no-gpu",
         r"Found no NVIDIA driver|No CUDA GPUs are available|Torch not compiled with CUDA enabled"
         r"|invalid device ordinal|no CUDA-capable device",

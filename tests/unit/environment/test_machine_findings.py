@@ -221,3 +221,17 @@ def test_arm_with_its_own_toolkit_was_not_looked_at():
 def test_model_that_is_not_there_may_be_the_name_of_a_repository(place, nearest, expected):
     disk = {"use": "model", "place": place, "path": nearest, "exists": False, "free_gib": 9.0}
     assert level(machine(host__disks=[disk]), "model-missing") is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "expected"),
+    [
+        ("/usr/local/cuda-13.0/lib64/stubs", "stub-at-run-time", Level.FAIL),
+        ("/usr/local/cuda-13.0/lib64:/opt/stubs-of-tests/lib", "stub-at-run-time", None),
+        ("/usr/local/cuda-12.8/lib64", "library-path-of-another-cuda", Level.WARN),
+        ("/opt/x:/usr/local/cuda-13.0/lib64", "library-path-of-another-cuda", None),
+        ("/usr/local/cuda/lib64", "library-path-of-another-cuda", None),
+    ],
+)
+def test_library_path(value, code, expected):
+    assert level(machine(host__variables={"LD_LIBRARY_PATH": value}), code) is expected

@@ -253,6 +253,7 @@ def test_serialised_cause_has_the_public_name():
             "nccl",
         ),
         ("Fatal Python error: Segmentation fault", "crash"),
+        ("RuntimeError: CUDA error: CUDA driver is a stub library", "library"),
         (
             "ValueError: nccl_port at 29500 is not available in 30 seconds. nccl_port is used by a process",
             "port-in-use",

@@ -21,6 +21,7 @@ def check(facts: Facts, scope: Scope) -> Iterator[Finding]:
     yield from _version(facts, scope, driver)
     yield from _answers(scope, driver)
     yield from _torch(scope, driver, torch)
+    yield from _library_path(facts, scope)
 
 
 def _version(facts: Facts, scope: Scope, driver: Mapping[str, Any]) -> Iterator[Finding]:
@@ -94,6 +95,42 @@ def _torch(scope: Scope, driver: Mapping[str, Any], torch: Mapping[str, Any]) ->
             needed="torch that sees the GPUs",
             why="torch goes on with the CPU.",
             remedy="read the other findings about the driver; check CUDA_VISIBLE_DEVICES",
+        )
+
+
+def _library_path(facts: Facts, scope: Scope) -> Iterator[Finding]:
+    """LD_LIBRARY_PATH is searched before the libraries that torch brings along."""
+    value = ((facts.get("host") or {}).get("variables") or {}).get("LD_LIBRARY_PATH") or ""
+    folders = [folder for folder in value.split(":") if folder]
+    stubs = [folder for folder in folders if folder.rstrip("/").endswith("/stubs")]
+    if stubs:
+        yield scope.finding(
+            "stub-at-run-time",
+            Level.FAIL,
+            (Feature.CUDA,),
+            found=f"LD_LIBRARY_PATH has {stubs[0]}",
+            where="LD_LIBRARY_PATH",
+            needed="stubs on the linker's path only",
+            why="The toolkit's empty libcuda is loaded instead of the driver's: 'CUDA driver is a stub library'.",
+            remedy="take it out of LD_LIBRARY_PATH; for linking use LIBRARY_PATH or FLASHINFER_EXTRA_LDFLAGS",
+        )
+    torch = torch_release(facts)
+    others = [
+        folder
+        for folder in folders
+        for found in [re.search(r"/cuda-(\d+)\.(\d+)/", folder + "/")]
+        if found and torch and (int(found[1]), int(found[2])) != torch
+    ]
+    if others:
+        yield scope.finding(
+            "library-path-of-another-cuda",
+            Level.WARN,
+            (Feature.CUDA,),
+            found=f"LD_LIBRARY_PATH has {others[0]}, torch was built for CUDA {dotted(torch)}",
+            where="LD_LIBRARY_PATH",
+            needed="no toolkit of another release before torch's own libraries",
+            why="cuBLAS, NCCL or nvJitLink of the other release are loaded first; their symbols differ.",
+            remedy="unset LD_LIBRARY_PATH where the server is started",
         )
 
 
