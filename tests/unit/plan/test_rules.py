@@ -2,8 +2,10 @@
 """Every rule from both sides: the arm that it just rejects, and the neighbour that it just allows."""
 
 import pytest
+import yaml
 
 from reckoning.experiment import Unavailable
+from reckoning.experiment.places import REPOSITORY
 from reckoning.plan.flags import recorded_table
 from reckoning.plan.rules import REGISTRY, judge
 from tests.unit.plan.setups import DFLASH, DRAFT, INT4, KIMI, NEW, OLD, OLDEST, arm, demand, facts
@@ -407,10 +409,19 @@ def test_versions_of_a_rule_are_respected(rule):
 
 @pytest.mark.parametrize(
     ("version", "inside"),
-    [("0.5.9", True), ("0.5.10", True), ("0.5.16", True), ("0.5.16.post1", False), ("0.5.9.dev1", False), ("0.5.12.post1+cu130", True), ("0.5.23", False)],
+    [("0.5.9", True), ("0.5.10", True), ("0.5.16", True), ("0.5.17.post1", True), ("0.5.18", False), ("0.5.9.dev1", False), ("0.5.12.post1+cu130", True), ("0.5.23", False)],
 )  # fmt: skip
 def test_versions_are_compared_as_versions(version, inside):
     assert REGISTRY["pp-start-layer"].applies_to(version) is inside
+
+
+@pytest.mark.parametrize(
+    ("rule", "patch"),
+    [("pp-start-layer", "sglang-pp-start-layer"), ("dflash-ep-graphs", "sglang-dflash-ep-cuda-graph")],
+)
+def test_a_rule_that_a_patch_mends_holds_for_the_versions_of_the_patch(rule, patch):
+    described = yaml.safe_load((REPOSITORY / "envs" / "patches" / patch / "patch.yaml").read_text())
+    assert set(REGISTRY[rule].versions.split(",")) == set(described["versions"].split(","))
 
 
 def test_problems_come_with_the_gravest_first():

@@ -40,7 +40,7 @@ def pp_layer_partition(setup: Setup) -> Iterator[Objection]:
 @rule(
     "pp-start-layer",
     level="reject",
-    versions=">=0.5.9,<=0.5.16",
+    versions=">=0.5.9,<0.5.18",
     summary=f"Triton attention asks layer 0 for its value size on every stage; patch {START_LAYER_PATCH} mends it.",
     references=(
         "https://github.com/sgl-project/sglang/issues/30335",

@@ -135,7 +135,7 @@ def speculation_running_requests(setup: Setup) -> Iterator[Objection]:
 @rule(
     "dflash-ep-graphs",
     level="reject",
-    versions=">=0.5.11,<=0.5.16",
+    versions=">=0.5.11,<0.5.13",
     summary=f"DFlash with ep > 1 and CUDA graphs fails while graphs are captured; the patch {EP_GRAPH_PATCH} mends it.",
 )
 def dflash_ep_graphs(setup: Setup) -> Iterator[Objection]:
