@@ -14,7 +14,6 @@ import orjson
 
 from .events import Response
 
-TEXT_CHANNELS = ("content", "reasoning_content", "reasoning")
 OUTCOMES = (
     "ok",
     "http-status",
@@ -59,7 +58,7 @@ class Answer:
 class _Reading:
     """State while the events of one response are read."""
 
-    text_chunks: int = 0
+    texts: list[str] = field(default_factory=list)  # of the chunks that brought text, in every channel
     chunk_counts: list[int | None] = field(default_factory=list)  # running token count stated with each chunk
     total: int | None = None
     cumulative_text: str = ""
@@ -126,33 +125,33 @@ def _read(answer: Answer, events: Sequence[tuple[int, bytes]]) -> _Reading:
 
 def _read_openai(answer: Answer, reading: _Reading, at_ns: int, message: dict[str, Any]) -> None:
     """An event of /v1/chat/completions or /v1/completions."""
+    choices = message.get("choices") or ()
     text = content = ""
-    finish = None
-    for choice in message.get("choices") or ():
-        delta = choice.get("delta") or {}
-        content += delta.get("content") or choice.get("text") or ""
-        for channel in TEXT_CHANNELS[1:]:
-            text += delta.get(channel) or ""
-        for call in delta.get("tool_calls") or ():
-            function = call.get("function") or {}
-            text += (function.get("name") or "") + (function.get("arguments") or "")
-        finish = choice.get("finish_reason") or finish
-    text += content
+    for choice in choices:
+        delta = choice.get("delta")
+        if delta:
+            content += delta.get("content") or ""
+            text += delta.get("reasoning_content") or delta.get("reasoning") or ""
+            for call in delta.get("tool_calls") or ():
+                function = call.get("function") or {}
+                text += (function.get("name") or "") + (function.get("arguments") or "")
+        elif choice.get("text"):
+            content += choice["text"]
+        if choice.get("finish_reason"):
+            answer.finish_reason, reading.finished = str(choice["finish_reason"]), True
     usage = message.get("usage")
     count = _read_usage(answer, usage) if usage else None
     if content and answer.first_content_ns is None:
         answer.first_content_ns = at_ns
-    if finish:
-        answer.finish_reason, reading.finished = str(finish), True
-    _note_chunk(answer, reading, at_ns, text=text, count=count, has_choice=bool(message.get("choices")))
+    _note_chunk(answer, reading, at_ns, text=text + content, count=count, has_choice=bool(choices))
 
 
 def _read_usage(answer: Answer, usage: dict[str, Any]) -> int | None:
     answer.prompt_tokens = _whole(usage.get("prompt_tokens"), answer.prompt_tokens)
-    prompt_details = usage.get("prompt_tokens_details") or {}
-    answer.cached_tokens = _whole(prompt_details.get("cached_tokens"), answer.cached_tokens)
-    details = usage.get("completion_tokens_details") or {}
-    reasoning = usage.get("reasoning_tokens", details.get("reasoning_tokens"))
+    if details := usage.get("prompt_tokens_details"):
+        answer.cached_tokens = _whole(details.get("cached_tokens"), answer.cached_tokens)
+    details = usage.get("completion_tokens_details")
+    reasoning = details.get("reasoning_tokens") if details else usage.get("reasoning_tokens")
     answer.reasoning_tokens = _whole(reasoning, answer.reasoning_tokens)
     return _whole(usage.get("completion_tokens"), None)
 
@@ -190,8 +189,7 @@ def _note_chunk(
     if count is not None:
         reading.total = count if reading.total is None else max(count, reading.total)
     if text:
-        reading.text_chunks += 1
-        answer.text += text
+        reading.texts.append(text)
     if text or (has_choice and count is not None and count > before):
         answer.chunk_ns.append(at_ns)
         reading.chunk_counts.append(count)
@@ -204,9 +202,10 @@ def _settle_tokens(answer: Answer, reading: _Reading) -> None:
     token without text) belong to the last chunk. Without it, as many chunks with text as tokens means one token each,
     because a chunk with text holds at least one.
     """
+    answer.text = "".join(reading.texts)
     if reading.total is None:
-        if reading.text_chunks:
-            answer.output_tokens, answer.output_tokens_source = reading.text_chunks, "counted"
+        if reading.texts:
+            answer.output_tokens, answer.output_tokens_source = len(reading.texts), "counted"
         return
     answer.output_tokens, answer.output_tokens_source = reading.total, "usage"
     counts = reading.chunk_counts
@@ -215,7 +214,7 @@ def _settle_tokens(answer: Answer, reading: _Reading) -> None:
         if all(step >= 0 for step in steps):
             steps[-1] += reading.total - sum(steps)
             answer.chunk_tokens = steps
-    elif reading.total == reading.text_chunks == len(counts):
+    elif reading.total == len(reading.texts) == len(counts):
         answer.chunk_tokens = [1] * reading.total
 
 

@@ -19,6 +19,7 @@ from time import monotonic_ns
 
 from .exchange import Exchange, Prompt, Spool
 from .stream import Address, Stream
+from .wires import Ear
 
 TICK_S = 0.01
 SPILL_AT_PIECES = 64
@@ -77,7 +78,8 @@ class ClosedLoop:
         self._progress = progress
         self._run = PointRun()
         self._done = asyncio.Event()
-        self._streams = [Stream(number, address, spool, self._on_end) for number in range(course.concurrency)]
+        self._address = address
+        self._streams: list[Stream] = []
         self._idle: list[Stream] = []
         self._due: deque[int] = deque()  # arrivals that found every stream busy (open loop)
         self._to_spool: deque[Exchange] = deque()
@@ -89,8 +91,12 @@ class ClosedLoop:
     async def run(self) -> PointRun:
         """Run the point to its end. Never raises for what the server does."""
         run = self._run
+        ear = Ear()
+        self._streams = [
+            Stream(number, self._address, ear, self._spool, self._on_end) for number in range(self._course.concurrency)
+        ]
         with _quiet_collector():
-            failures = await asyncio.gather(*(stream.connect(30.0) for stream in self._streams))
+            failures = await asyncio.gather(*(stream.connect() for stream in self._streams))
             run.unopened = sum(failure is not None for failure in failures)
             cpu_before = _cpu_s()
             run.start_ns = monotonic_ns()
@@ -107,6 +113,7 @@ class ClosedLoop:
                 run.cpu_s = _cpu_s() - cpu_before
                 for stream in self._streams:
                     stream.close()
+                ear.close()
         return run
 
     # --- what begins a request --------------------------------------------------------------------------------

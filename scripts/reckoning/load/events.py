@@ -48,7 +48,7 @@ def _body_spans(raw: bytes, head: Head) -> list[tuple[int, int]]:
     body = ChunkedBody(keep_spans=True)
     with contextlib.suppress(FramingError):  # what came before the fault is still true
         body.feed(raw[head.size :])
-    return [(head.size + start, min(head.size + end, len(raw))) for start, end in body.spans if start >= 0]
+    return [(head.size + start, head.size + end) for start, end in body.spans]
 
 
 def _events(

@@ -29,6 +29,7 @@ DEFAULTS: dict[str, float] = {
     "min_point_duration_s": 0.0,
     "max_cached_share": 0.5,
     "max_client_lag_ms": 10.0,
+    "max_client_lag_share": 0.05,
     "max_client_cpu_share": 0.8,
 }
 
@@ -64,7 +65,8 @@ def flags_of(point: Mapping[str, Any], workload: Mapping[str, Any], limits: Mapp
     flag("cache-not-flushed", emptied and point["flush"] is None and not workload.get("fresh_prompts", False))
     flag("garbage-output", point["garbage"] is not None)
     flag("arrivals-waited", point["arrivals_waited"] > 0)
-    late = (point["client_lag_p99_ms"] or 0.0) > limit["max_client_lag_ms"]
+    late_ms = max(limit["max_client_lag_ms"], limit["max_client_lag_share"] * (point["mean_ttft_ms"] or 0.0))
+    late = (point["client_lag_p99_ms"] or 0.0) > late_ms
     busy = (point["client_cpu_share"] or 0.0) > limit["max_client_cpu_share"]
     flag("client-limited", late or busy or point["unopened_streams"] > 0)
     return found

@@ -72,14 +72,16 @@ def parse_head(data: bytes) -> Head | None:
 class ChunkedBody:
     """Incremental decoder of the chunked transfer coding: feed bytes, learn whether the body is complete.
 
-    `spans` (when asked for) lists [start, end) of every chunk's data in the stream of bytes fed so far.
+    `spans` (when asked for) lists [start, end) of chunk data in the stream of bytes fed so far; a chunk that came in
+    several pieces has as many spans.
     """
 
     def __init__(self, keep_spans: bool = False) -> None:
         self.complete = False
         self.spans: list[tuple[int, int]] = []
         self._keep_spans = keep_spans
-        self._left_in_chunk = 0  # bytes of chunk data and its CRLF still to come
+        self._left_of_data = 0  # bytes of the running chunk's data still to come
+        self._left_of_line_end = 0  # and of the CRLF behind it
         self._line = b""  # an unfinished size or trailer line
         self._in_trailer = False
         self._position = 0
@@ -93,23 +95,32 @@ class ChunkedBody:
             self._line = b""
         at, size = 0, len(data)
         while at < size:
-            if self.complete:
-                raise FramingError("bytes after the end of the response")
-            if self._left_in_chunk:
-                step = min(self._left_in_chunk, size - at)
+            if self._left_of_data:
+                step = min(self._left_of_data, size - at)
                 if self._keep_spans:
-                    self._extend_span(base + at, step)
-                self._left_in_chunk -= step
+                    self.spans.append((base + at, base + at + step))
+                self._left_of_data -= step
                 at += step
-                continue
-            end = data.find(b"\r\n", at)
-            if end < 0:
-                self._line = data[at:]
-                if len(self._line) > LONGEST_HEAD:
-                    raise FramingError("a chunk size line without end")
-                break
-            self._take_line(data[at:end])
-            at = end + 2
+            elif self._left_of_line_end:
+                step = min(self._left_of_line_end, size - at)
+                self._left_of_line_end -= step
+                at += step
+            elif self.complete:
+                raise FramingError("bytes after the end of the response")
+            else:
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    self._line = data[at:]
+                    if len(self._line) > LONGEST_HEAD:
+                        raise FramingError("a chunk size line without end")
+                    break
+                self._take_line(data[at:end])
+                at = end + 2
+                if 0 < self._left_of_data <= size - at - 2:  # the whole chunk is here: the usual case, in one step
+                    if self._keep_spans:
+                        self.spans.append((base + at, base + at + self._left_of_data))
+                    at += self._left_of_data + 2
+                    self._left_of_data = self._left_of_line_end = 0
         return self.complete
 
     def _take_line(self, line: bytes) -> None:
@@ -117,17 +128,8 @@ class ChunkedBody:
             self.complete = not line
             return
         try:
-            length = int(line.partition(b";")[0], 16)
+            self._left_of_data = int(line if b";" not in line else line.partition(b";")[0], 16)
         except ValueError:
             raise FramingError(f"not a chunk size: {line[:40]!r}") from None
-        if length == 0:
-            self._in_trailer = True
-        else:
-            self._left_in_chunk = length + 2
-            if self._keep_spans:
-                self.spans.append((-1, length))  # the start is known when its first byte comes
-
-    def _extend_span(self, start: int, step: int) -> None:
-        first, end = self.spans[-1]
-        if first < 0:
-            self.spans[-1] = (start, start + end)
+        self._in_trailer = self._left_of_data == 0
+        self._left_of_line_end = 0 if self._in_trailer else 2

@@ -89,6 +89,7 @@ POINT_KEYS = (
     "acceptance_source",
     "cached_token_share",
     "distinct_prompts",
+    "mean_ttft_ms",
     "queue_share",
     "mean_queue_s",
     "max_running_requests",
@@ -225,6 +226,7 @@ def point_record(
         "end_s": seconds(run.end_ns),
         "requests": _classes(run, pairs),
         "realised_tokens_ratio": _realised(good),
+        "mean_ttft_ms": _mean_ttft_ms(good),
         **_tokens(run, good, window),
         **_concurrency(run, pairs, window),
         **_sources([pair.answer for pair in good]),
@@ -273,6 +275,11 @@ def _realised(good: Sequence[Pair]) -> float | None:
     known = [pair for pair in good if pair.answer.output_tokens is not None]
     requested = sum(pair.exchange.prompt.requested_tokens for pair in known)
     return sum(pair.answer.output_tokens or 0 for pair in known) / requested if requested else None
+
+
+def _mean_ttft_ms(good: Sequence[Pair]) -> float | None:
+    times = [pair.answer.chunk_ns[0] - (pair.exchange.scheduled_ns or pair.exchange.sent_ns) for pair in good]
+    return statistics.fmean(times) / 1e6 if times else None
 
 
 def _tokens(run: PointRun, good: Sequence[Pair], window: Window) -> dict[str, Any]:

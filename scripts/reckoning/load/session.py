@@ -193,7 +193,7 @@ class _Session:
         spool = Spool()
         try:
             address = address_of(self._server.base_url, endpoint, self.target.api_key)
-            run = _run_loop(ClosedLoop(address, course, prompts, spool, alive=self.alive, progress=tell))
+            run = asyncio.run(ClosedLoop(address, course, prompts, spool, alive=self.alive, progress=tell).run())
             if keep is not None and self.raw_folder is not None:
                 write_capture(self.raw_folder / f"point{keep}.zst", keep, run.exchanges, spool)
             return run, [understand_exchange(exchange, spool) for exchange in run.exchanges]
@@ -310,15 +310,6 @@ def understand_exchange(exchange: Exchange, spool: Spool) -> Answer:
     """Return the meaning of one exchange's bytes."""
     raw = spool.read(exchange)
     return understand(decode(raw, exchange.stamps, exchange.sizes), exchange.ending or "cancelled", exchange.error)
-
-
-def _run_loop(loop: ClosedLoop) -> PointRun:
-    """Run on uvloop, whose cost per read is about half of asyncio's own loop; without it the same code runs slower."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(loop.run())
-    return uvloop.run(loop.run())
 
 
 def _why_none(answers: Sequence[Answer]) -> str:

@@ -37,7 +37,7 @@ def test_chunked_body_is_complete_at_its_last_byte_however_it_is_split(cuts: lis
     for start, end in itertools.pairwise(edges):
         complete = body.feed(CHUNKED[start:end])
         assert complete == (end == len(CHUNKED))
-    assert [CHUNKED[start:end] for start, end in body.spans] == PAYLOADS
+    assert b"".join(CHUNKED[start:end] for start, end in body.spans) == b"".join(PAYLOADS)
 
 
 def test_terminator_like_bytes_inside_a_chunk_do_not_end_the_body() -> None:

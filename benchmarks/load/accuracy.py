@@ -1,0 +1,379 @@
+"""How far from the truth are load generators? Each measures a server of exactly known timing.
+
+    python benchmarks/load/accuracy.py --peers DIR          (DIR made by peers.sh; without it: only ours)
+
+The truth server (truth_server.c) sends the first token 100 ms after a request and then, by `--shape`, one token every
+10 ms or four every 25 ms, 257 in all. The client is pinned to one core, the server to another. Results are appended to
+`--results` as JSON lines, so that a run can be taken in pieces; `--document FILE` puts the table between its markers.
+CPU time is that of the whole process with its children, less that of the same command for one request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+TTFT_MS, TOKENS = 100.0, 257
+USAGE = '{"stream_options": {"include_usage": true}}'
+MARKERS = ("<!-- accuracy table -->", "<!-- end of accuracy table -->")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the truth server sends: `tokens` per event after the first one, every `interval_ms`."""
+
+    name: str
+    tokens: int
+    interval_ms: float
+
+    @property
+    def request_s(self) -> float:
+        return (TTFT_MS + (TOKENS - 1) / self.tokens * self.interval_ms) / 1e3
+
+    @property
+    def events(self) -> int:
+        return 1 + (TOKENS - 1) // self.tokens
+
+    def true_tok_s(self, concurrency: int) -> float:
+        """Streams in step, each starting its next request at once: C x 257 tokens per request time."""
+        return concurrency * TOKENS / self.request_s
+
+
+SHAPES = {"1x10": Shape("1x10", 1, 10.0), "4x25": Shape("4x25", 4, 25.0)}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One measurement to be made."""
+
+    url: str
+    concurrency: int
+    requests: int
+    folder: Path
+    tokenizer: Path
+    peers: Path | None
+
+
+# --- contenders: command line, and how to read what they say ------------------------------------------------------
+
+
+def reckoning_command(setting: Setting) -> list[str]:
+    script = str(HERE / "contender_reckoning.py")
+    return [sys.executable, script, setting.url, str(setting.concurrency), str(setting.requests), str(TOKENS)]
+
+
+def reckoning_result(setting: Setting, output: str) -> dict[str, float]:
+    found = json.loads(output.splitlines()[-1])
+    return {
+        "tok_s": found["output_tok_s_whole_run"],
+        "steady_tok_s": found["output_tok_s"],
+        "ttft_ms": found["ttft_mean_ms"],
+        "gap_p99_ms": found["chunk_gap_p99_ms"],
+        "itl_p99_ms": found["itl_p99_ms"],
+        "tpot_ms": found["tpot_mean_ms"],
+        "completed": found["ok"],
+        "in_window_cpu_s": found["hot_cpu_s"],
+        "peak_rss_mb": found["peak_rss_mb"],
+        "lag_p99_ms": found["lag_p99_ms"],
+    }
+
+
+def bench_serving_command(setting: Setting, which: str) -> list[str]:
+    assert setting.peers is not None
+    return [
+        *(
+            str(setting.peers / "venv/bin/python"),
+            str(HERE / "contender_bench_serving.py"),
+            str(setting.peers / "sglang"),
+        ),
+        *(which, "--backend", "sglang-oai-chat", "--base-url", setting.url, "--model", "truth"),
+        *("--tokenizer", str(setting.tokenizer), "--dataset-name", "random-ids", "--random-input-len", "16"),
+        *("--random-output-len", str(TOKENS), "--random-range-ratio", "1", "--num-prompts", str(setting.requests)),
+        *("--max-concurrency", str(setting.concurrency), "--disable-tqdm", "--extra-request-body", USAGE),
+        *("--output-file", str(setting.folder / "result.jsonl")),
+    ]
+
+
+def bench_serving_result(setting: Setting, output: str) -> dict[str, float]:
+    found = json.loads((setting.folder / "result.jsonl").read_text().splitlines()[-1])
+    return {
+        "tok_s": found["output_throughput"],
+        "ttft_ms": found["mean_ttft_ms"],
+        "gap_p99_ms": found["p99_itl_ms"],
+        "itl_p99_ms": found["p99_itl_ms"],
+        "tpot_ms": found["mean_tpot_ms"],
+        "completed": found["completed"],
+    }
+
+
+def aiperf_command(setting: Setting) -> list[str]:
+    assert setting.peers is not None
+    return [
+        *(str(setting.peers / "venv/bin/aiperf"), "profile", "--model", "truth", "--url", setting.url),
+        *("--endpoint-type", "chat", "--streaming", "--concurrency", str(setting.concurrency)),
+        *("--request-count", str(setting.requests), "--tokenizer", str(setting.tokenizer)),
+        *("--synthetic-input-tokens-mean", "16", "--synthetic-input-tokens-stddev", "0"),
+        *("--output-tokens-mean", str(TOKENS), "--output-tokens-stddev", "0"),
+        *("--artifact-dir", str(setting.folder), "--ui", "none"),
+    ]
+
+
+def aiperf_result(setting: Setting, output: str) -> dict[str, float]:
+    found = json.loads((setting.folder / "profile_export_aiperf.json").read_text())
+    return {
+        "tok_s": found["output_token_throughput"]["avg"],
+        "ttft_ms": found["time_to_first_token"]["avg"],
+        "gap_p99_ms": found["inter_chunk_latency"]["p99"],
+        "itl_p99_ms": found["inter_chunk_latency"]["p99"],
+        "tpot_ms": found["inter_token_latency"]["avg"],
+        "completed": found["request_count"]["avg"],
+    }
+
+
+CONTENDERS = {
+    "reckoning": (reckoning_command, reckoning_result),
+    "bench_serving (Python)": (lambda setting: bench_serving_command(setting, "python"), bench_serving_result),
+    "bench_serving (Rust)": (lambda setting: bench_serving_command(setting, "rust"), bench_serving_result),
+    "aiperf": (aiperf_command, aiperf_result),
+}
+
+
+# --- running ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def truth_server(binary: Path, shape: Shape, core: int) -> Iterator[str]:
+    """Run the truth server on one core; yield its address."""
+    words = [str(binary), "0", f"{TTFT_MS:g}", str(TOKENS), f"{shape.interval_ms:g}", str(shape.tokens)]
+    process = subprocess.Popen(["taskset", "-c", str(core), *words], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def get(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(url, timeout=10) as reply:
+        return json.loads(reply.read())
+
+
+def run_pinned(command: list[str], core: int, log: Path) -> tuple[str, float]:
+    """Run a contender on one core; return its standard output and its CPU time with all its children, in seconds."""
+    env = os.environ | {"PYTHONPATH": "", "TOKENIZERS_PARALLELISM": "false"}
+    with log.open("wb") as errors:
+        pinned = ["taskset", "-c", str(core), *command]
+        process = subprocess.Popen(pinned, stdout=subprocess.PIPE, stderr=errors, cwd=log.parent, env=env)
+        assert process.stdout is not None
+        output = process.stdout.read().decode()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}: {log.read_text()[-800:]}{output[-800:]}")
+    return output, usage.ru_utime + usage.ru_stime
+
+
+def measure(name: str, setting: Setting, core: int) -> dict[str, Any]:
+    """Let one contender measure; its results, its CPU time and the truth server's account of itself."""
+    command, read = CONTENDERS[name]
+    setting.folder.mkdir(parents=True, exist_ok=True)
+    get(setting.url + "/reset")
+    output, cpu_s = run_pinned(command(setting), core, setting.folder / "log")
+    return {**read(setting, output), "cpu_s": cpu_s, "truth": get(setting.url + "/truth")}
+
+
+def wait_for_quiet(limit: float, longest_s: float) -> float:
+    """Wait until the machine's load average is below `limit`, at most `longest_s`; return the load then."""
+    until = time.monotonic() + longest_s
+    while (load := os.getloadavg()[0]) > limit and time.monotonic() < until:
+        time.sleep(2)
+    return load
+
+
+def make_tokenizer(folder: Path) -> Path:
+    """A small tokenizer in the form that the peers load; they need one to make prompts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    fast = Tokenizer(models.BPE())
+    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.decoder = decoders.ByteLevel()
+    words = ["and the sheep went over the fence, one after the other"]
+    fast.train_from_iterator(words, trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    folder.mkdir(parents=True, exist_ok=True)
+    fast.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    return folder
+
+
+def run(options: argparse.Namespace) -> None:
+    """Make every measurement that was asked for and append it to the results file."""
+    names = [name for name in CONTENDERS if name == "reckoning" or options.peers is not None]
+    names = [name for name in names if not options.only or any(word in name.lower() for word in options.only)]
+    with tempfile.TemporaryDirectory() as scratch:
+        binary = Path(scratch) / "truth_server"
+        subprocess.run(["cc", "-O2", "-o", str(binary), str(HERE / "truth_server.c"), "-lm"], check=True)
+        tokenizer = make_tokenizer(Path(scratch) / "tokenizer")
+        for shape in (SHAPES[name] for name in options.shape):
+            with truth_server(binary, shape, options.server_core) as url:
+                plan = list(itertools.product(range(options.repeats), options.levels, names))
+                base = {}
+                for number, (repeat, level, name) in enumerate(plan):
+                    if name not in base:
+                        setting = Setting(url, 1, 1, Path(scratch) / f"base-{name}", tokenizer, options.peers)
+                        base[name] = measure(name, setting, options.client_core)
+                    load = wait_for_quiet(options.quiet, options.wait)
+                    folder = Path(scratch) / f"{shape.name}-{number}"
+                    setting = Setting(url, level, level * options.rounds, folder, tokenizer, options.peers)
+                    result = {"contender": name, "shape": shape.name, "concurrency": level, "repeat": repeat}
+                    result |= measure(name, setting, options.client_core)
+                    events = setting.requests * shape.events
+                    result |= {"load_before": load, "events": events, "cpu_base_s": base[name]["cpu_s"]}
+                    result["cpu_us_per_event"] = (result["cpu_s"] - base[name]["cpu_s"]) / events * 1e6
+                    with options.results.open("a") as file:
+                        file.write(json.dumps(result) + "\n")
+                    print(row(result), flush=True)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+
+def errors_of(result: dict[str, Any]) -> dict[str, float]:
+    """Return what is wrong with a result: throughput in %, mean TTFT in ms, p99 of the gap between chunks in ms."""
+    shape = SHAPES[result["shape"]]
+    true = shape.true_tok_s(result["concurrency"])
+    return {
+        "throughput_percent": 100 * (result["tok_s"] / true - 1),
+        "ttft_ms": result["ttft_ms"] - TTFT_MS,
+        "gap_p99_ms": result["gap_p99_ms"],
+        "cpu_us": result["cpu_us_per_event"],
+        "late_p99_ms": result["truth"]["lateness_us"]["p99"] / 1e3,
+        "load": result["load_before"],
+    }
+
+
+def row(result: dict[str, Any]) -> str:
+    found = errors_of(result)
+    parts = (
+        f"{result['shape']} C={result['concurrency']:<4} {result['contender']:<23}",
+        f"throughput {found['throughput_percent']:+7.2f} %",
+        f"TTFT {found['ttft_ms']:+8.2f} ms",
+        f"chunk gap p99 {found['gap_p99_ms']:7.2f} ms",
+        f"CPU {found['cpu_us']:6.1f} us/event",
+        f"(server late p99 {found['late_p99_ms']:.2f} ms, load {found['load']:.2f})",
+    )
+    return "  ".join(parts)
+
+
+HEADINGS = {
+    "shape": "---",
+    "C": "---:",
+    "client": "---",
+    "throughput error": "---:",
+    "x ours": "---:",
+    "TTFT error": "---:",
+    "x ours ": "---:",
+    "chunk gap p99": "---:",
+    "CPU per event": "---:",
+    "x ours  ": "---:",
+    "server late p99": "---:",
+    "load": "---:",
+}
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return the Markdown table: medians over repeats, and each contender's error as a multiple of ours."""
+    groups: dict[tuple[str, int, int], list[dict[str, float]]] = {}
+    order = list(CONTENDERS)
+    for result in results:
+        key = (result["shape"], result["concurrency"], order.index(result["contender"]))
+        groups.setdefault(key, []).append(errors_of(result))
+    medians = {key: {k: statistics.median(one[k] for one in many) for k in many[0]} for key, many in groups.items()}
+    lines = [f"| {' | '.join(HEADINGS)} |", f"| {' | '.join(HEADINGS.values())} |"]
+    for key, found in sorted(medians.items()):
+        ours = medians.get((*key[:2], 0), {})
+        single = key[1] == 1  # a few hundred events: their CPU time drowns in that of the start
+        cells = (
+            key[0],
+            str(key[1]),
+            order[key[2]],
+            f"{found['throughput_percent']:+.2f} %",
+            ratio(found["throughput_percent"], ours.get("throughput_percent")),
+            f"{found['ttft_ms']:+.2f} ms",
+            ratio(found["ttft_ms"], ours.get("ttft_ms")),
+            f"{found['gap_p99_ms']:.2f} ms",
+            "-" if single else f"{found['cpu_us']:.1f} us",
+            "-" if single else ratio(found["cpu_us"], ours.get("cpu_us")),
+            f"{found['late_p99_ms']:.2f} ms",
+            f"{found['load']:.2f}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def ratio(value: float, ours: float | None) -> str:
+    return "-" if ours is None or ours == 0 else f"{abs(value) / abs(ours):.1f}"
+
+
+def machine() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+
+
+def put_into(document: Path, text: str) -> None:
+    """Replace what stands between the document's markers."""
+    whole = document.read_text()
+    before, rest = whole.split(MARKERS[0])
+    _, after = rest.split(MARKERS[1])
+    document.write_text(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}")
+
+
+def numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def main() -> None:
+    cli = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    cli.add_argument("--peers", type=lambda text: Path(text).resolve(), help="folder made by peers.sh")
+    cli.add_argument(
+        "--only", type=lambda text: text.lower().split(","), help="contenders whose names hold one of these words"
+    )
+    cli.add_argument("--levels", type=numbers, default=[1, 32, 128, 256, 512])
+    cli.add_argument("--shape", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    cli.add_argument("--rounds", type=int, default=3, help="requests per stream")
+    cli.add_argument("--repeats", type=int, default=1)
+    cli.add_argument("--client-core", type=int, default=1)
+    cli.add_argument("--server-core", type=int, default=0)
+    cli.add_argument("--quiet", type=float, default=0.5, help="wait for a load average below this before each run")
+    cli.add_argument("--wait", type=float, default=120.0, help="at most so many seconds")
+    cli.add_argument("--results", type=Path, default=Path("accuracy.jsonl"))
+    cli.add_argument("--table-only", action="store_true", help="print the table of --results and measure nothing")
+    cli.add_argument("--document", type=Path, help="Markdown file that gets the table")
+    options = cli.parse_args()
+    if not options.table_only:
+        run(options)
+    results = [json.loads(line) for line in options.results.read_text().splitlines()]
+    text = f"{machine()}.\n\n{table(results)}"
+    print(text)
+    if options.document:
+        put_into(options.document, text)
+
+
+if __name__ == "__main__":
+    main()
