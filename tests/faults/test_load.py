@@ -35,7 +35,7 @@ def test_an_exit_with_code_0_under_load_is_a_failure(bench):
 def test_the_engines_own_watchdog_is_named(bench):
     """A hang in a kernel ends with SGLang's watchdog, which kills the process: not "killed by the machine"."""
     line = "Watchdog timeout (self.watchdog_last_forward_ct=7, server_is_idle=False)"
-    outcome = bench.launch(bench.plan("die-at=2", f"last-words={line}", levels=(1, 2)))
+    outcome = bench.launch(bench.plan("die-at=3", f"last-words={line}", levels=(1, 4)))
     assert outcome["failure"]["class"] == "watchdog"
     assert outcome["points"] == {"planned": 2, "measured": 1, "failed": 1}
 

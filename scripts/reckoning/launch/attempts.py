@@ -36,9 +36,12 @@ class Attempt:
             stream.flush()
             os.fsync(stream.fileno())
 
-    def end(self, status: str, class_: str | None) -> None:
-        """Note how the attempt ended."""
-        self.note |= {"ended_at": wall_time(), "status": status, "class": class_}
+    def end(self, status: str, class_: str | None, *, final: bool = False) -> None:
+        """Note how the attempt ended; `final` when it gives the launch's outcome. `save` makes it last."""
+        self.note |= {"ended_at": wall_time(), "status": status, "class": class_, "final": final}
+
+    def save(self) -> None:
+        """Write the note."""
         write_json(self.folder / "attempt.json", self.note)
 
 
@@ -71,7 +74,7 @@ def begin(launch_folder: Path, digest: str) -> Attempt:
         "final": False,
     }
     attempt = Attempt(folder, note)
-    write_json(folder / "attempt.json", note)
+    attempt.save()
     return attempt
 
 

@@ -145,13 +145,13 @@ def listening(ports: Sequence[int]) -> list[int]:
 
 
 def owner(port: int) -> str:
-    """Return words for who has `port`: program, pid and user of the listener."""
+    """Return words for who listens on `port`: program and pid."""
     for pid in listeners(port):
         if pid is None:
             return "a process of another user"
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
-            return f"{_program(process)} (pid {pid}, user {process.username()})"
+            return f"{_program(process)} (pid {pid})"
     return "a process that does not listen, or one of another user"
 
 

@@ -7,28 +7,26 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reckoning import __version__
 from reckoning.engine import read_proof
-from reckoning.files import write_json, write_table, write_text
+from reckoning.files import write_json
 from reckoning.serverlog import LogReading
 
 from . import arguments, attempts, command, gpu_memory, ports, readiness
-from .failures import LaunchFailed, command_secrets, describe, hide, without_secrets
+from .failures import LaunchFailed, describe, without_secrets
 from .http_client import Answer, Endpoint
 from .machine_lock import ending_with_the_run, machine_lock
-from .measuring import Measurement, measure, nothing_measured
+from .measuring import measure
+from .outcome import Launch, environment_failure, publish
 from .progress import Progress, finished, left_s, place_of
 from .reaper import reap
 from .server import CannotStart, Server, StopReport
 from .watch import LogWatch, Monitor
 
-SCHEMA_VERSION = 1
 DEFAULT_LIMITS = {
     "start_stall_s": 600.0,
     "start_total_s": 3600.0,
@@ -40,47 +38,8 @@ DEFAULT_LIMITS = {
     "log_mib": 64,
     "cooldown_s": 0.0,
 }
-WORDLESS = dict.fromkeys(("code", "found", "needed", "why"), "unknown")
 # Chance, not the arm: another try can end otherwise. All else would fail again, and an arm that fails is a result.
 RETRIED = frozenset({"port-in-use", "killed"})
-
-
-@dataclass
-class Launch:
-    """What one launch knows about itself while it runs; the outcome is made from it."""
-
-    plan: Mapping[str, Any]
-    engine: Mapping[str, Any]
-    arm: Mapping[str, Any]
-    launch: Mapping[str, Any]
-    folder: Path
-    limits: Mapping[str, Any]
-    zero: float = field(default_factory=time.monotonic)
-    started_at: str = field(default_factory=attempts.wall_time)
-    command: list[str] = field(default_factory=list)
-    env: dict[str, str] = field(default_factory=dict)
-    port: int | None = None
-    pid: int | None = None
-    stages: list[dict[str, Any]] = field(default_factory=list)
-    server_info: dict[str, Any] = field(default_factory=dict)
-    differences: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[dict[str, str]] = field(default_factory=list)
-    durations: dict[str, float | None] = field(default_factory=dict)
-    measurement: Measurement = field(default_factory=nothing_measured)
-    failure: dict[str, Any] | None = None
-
-    def clock(self) -> float:
-        """Seconds since the launch began, on the monotonic clock."""
-        return time.monotonic() - self.zero
-
-    def find(self, code: str, level: str, text: str) -> None:
-        """Note what a reader should know."""
-        self.findings.append({"code": code, "level": level, "text": text})
-
-    @property
-    def secrets(self) -> list[str]:
-        """Secret values in the command and its environment."""
-        return command_secrets(self.command, self.env)
 
 
 def run_launch(  # noqa: PLR0917 - the contract of architecture.md
@@ -131,38 +90,17 @@ def run_launch(  # noqa: PLR0917 - the contract of architecture.md
             else:
                 _attempt(state, attempt, lock, speak)
             failed = state.failure["class"] if state.failure else None
-            attempt.note["final"] = final = (
-                failed not in RETRIED or len(_completed(folder)) + 1 >= limits["max_attempts"]
-            )
-            attempt.end("failed" if failed else "ok", failed)
+            final = failed not in RETRIED or len(_completed(folder)) + 1 >= limits["max_attempts"]
+            attempt.end("failed" if failed else "ok", failed, final=final)
             if final:
-                return _publish(state, attempt)
+                return publish(state, attempt)
+            attempt.save()
             speak(f"attempt failed ({failed}), trying again")
 
 
 def _completed(folder: Path) -> list[attempts.Attempt]:
     """Attempts that ended by themselves: an interruption is not the arm's fault and uses up no try."""
     return [one for one in attempts.read(folder) if one.note.get("ended_at")]
-
-
-def environment_failure(environment: Mapping[str, Any] | None, arm: str) -> dict[str, Any] | None:
-    """Return the failure of an arm that the environment forbids, or None. Findings concern arms by slug, or all."""
-    for finding in (environment or {}).get("findings", []):
-        concerns = finding.get("concerns")
-        if isinstance(concerns, Mapping):
-            concerns = concerns.get("arms")
-        everyone = concerns in (None, "all", "*") or "all" in concerns or "*" in concerns
-        if finding.get("level") == "fail" and (everyone or arm in concerns):
-            return {
-                "class": "environment",
-                "stage": "before the start",
-                "cause": "{code}: found {found}; needed {needed}; {why}".format(**WORDLESS | finding),
-                "evidence": str(finding.get("where") or finding.get("found")),
-                "remedy": str(finding.get("remedy")),
-                "seen": "the environment check failed for this arm, so it was not started",
-                "log_excerpt": "",
-            }
-    return None
 
 
 def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progress) -> None:
@@ -373,8 +311,8 @@ def _check_after(state: Launch, endpoint: Endpoint, served_name: str) -> None:
     if isinstance(after, readiness.Generation):
         readiness.check_sanity(after)
     else:
-        state.find("no-answer-at-end", "warn", f"after the last point a short generation got HTTP {after.status}: "
-                   f"{str(after.body)[:120]}")  # fmt: skip
+        got = f"HTTP {after.status}" if after.status else "no answer"
+        state.find("no-answer-at-end", "warn", f"after the last point: {got} to a generation ({str(after.body)[:120]})")
     if state.launch["points"] and not state.measurement.measured:
         reasons = sorted({str(point.get("reason")) for point in state.measurement.points})
         raise LaunchFailed(
@@ -405,57 +343,3 @@ def _check_nothing_left(
     held = gpu_memory.after_launch(memory, limit_s=float(state.limits["release_s"]), read=gpu_memory.read_used_mib)
     if held:
         state.find("gpu-memory-left", "warn", held)
-
-
-def _publish(state: Launch, attempt: attempts.Attempt) -> dict[str, Any]:
-    """Put the attempt's files under their final names, the outcome last."""
-    folder = state.folder
-    measured = state.measurement
-    text = attempt.log.read_text(encoding="utf-8", errors="replace") if attempt.log.exists() else ""
-    if any(secret in text for secret in state.secrets):
-        text = hide(text, state.secrets)
-        write_text(attempt.log, text)
-    if attempt.log.exists():
-        attempt.log.replace(folder / "server.log")
-    else:
-        write_text(folder / "server.log", "")
-    write_json(folder / "server_info.json", {"schema_version": SCHEMA_VERSION, **state.server_info})
-    write_table(folder / "requests.parquet", measured.requests)
-    write_json(folder / "points.json", {"schema_version": SCHEMA_VERSION, "points": list(measured.points)})
-    for name in ("points.jsonl", "server_info.json"):
-        (attempt.folder / name).unlink(missing_ok=True)
-    outcome = outcome_of(state, attempts.as_outcome(attempts.read(folder)))
-    write_json(folder / "outcome.json", outcome)
-    return outcome
-
-
-def outcome_of(state: Launch, tries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return outcome.json (see docs/architecture.md)."""
-    durations = {key: state.durations.get(key) for key in ("start_s", "warmup_s", "measure_s", "stop_s")}
-    failed = sum(1 for point in state.measurement.points if point.get("status") != "ok")
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "experiment": state.plan["experiment"],
-        "arm": state.arm["slug"],
-        "block": state.launch["block"],
-        "order": state.launch["order"],
-        "digest": state.launch.get("digest"),
-        "status": "failed" if state.failure else "ok",
-        "failure": state.failure,
-        "attempts": tries,
-        "started_at": state.started_at,
-        "durations": {**durations, "total_s": state.clock()},
-        "command": [hide(word, state.secrets) for word in state.command],
-        "env": without_secrets(state.env),
-        "port": state.port,
-        "pid": state.pid,
-        "versions": {
-            "reckoning": __version__,
-            "engine": state.engine.get("version"),
-            "server": state.server_info.get("version"),
-        },
-        "stages": state.stages,
-        "differences": state.differences,
-        "points": {"planned": len(state.launch["points"]), "measured": state.measurement.measured, "failed": failed},
-        "findings": state.findings,
-    }

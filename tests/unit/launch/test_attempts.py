@@ -13,6 +13,8 @@ def test_an_attempt_without_an_end_was_interrupted_and_keeps_its_points(tmp_path
     interrupted(tmp_path, points=2)
     last = attempts.begin(tmp_path, "d")
     last.end("ok", None)
+    assert attempts.as_outcome(attempts.read(tmp_path))[1]["status"] == "interrupted"  # killed before it was saved
+    last.save()
     first, second = attempts.as_outcome(attempts.read(tmp_path))
     assert (first["status"], first["ended_at"], first["points_kept"]) == ("interrupted", None, 2)
     assert (second["status"], second["class"]) == ("ok", None) and second["ended_at"]
@@ -31,8 +33,8 @@ def test_attempts_of_another_definition_or_before_a_whole_outcome_are_history(tm
     interrupted(tmp_path, digest="old")
     interrupted(tmp_path)
     whole = attempts.begin(tmp_path, "d")
-    whole.note["final"] = True
-    whole.end("ok", None)
+    whole.end("ok", None, final=True)
+    whole.save()
     attempts.begin(tmp_path, "d")
     assert len(attempts.read(tmp_path)) == 1
 
