@@ -66,11 +66,51 @@ def tag(artists: Any, slug: str) -> None:
         artist.set_gid(f"arm:{slug}")
 
 
+@dataclass(frozen=True)
+class Margins:
+    """Room around and between panels in CSS pixels, known beforehand: measuring it would draw every figure twice."""
+
+    left: float = 60
+    bottom: float = 46
+    top: float = 8
+    right: float = 14
+    across: float = 0
+    down: float = 0
+
+    def apply(self, figure: Drawing, rows: int, columns: int) -> None:
+        """Place the panels of a figure; none gets smaller than a few pixels, however long the labels are."""
+        width, height = figure.get_size_inches() * 72
+        left = min(self.left, 0.6 * width)
+        panel_width = (width - left - self.right - self.across * (columns - 1)) / columns
+        panel_height = (height - self.top - self.bottom - self.down * (rows - 1)) / rows
+        figure.subplots_adjust(
+            left=left / width,
+            right=1 - self.right / width,
+            bottom=self.bottom / height,
+            top=1 - self.top / height,
+            wspace=self.across / panel_width,
+            hspace=self.down / panel_height,
+        )
+
+
+def text_px(lines: Iterable[str], size: float) -> float:
+    """Return the width of the longest line in CSS pixels, on the safe side for every sans-serif face."""
+    return max((len(part) for line in lines for part in line.splitlines()), default=0) * 0.6 * size
+
+
+def shortened(label: str, most: int) -> str:
+    """Return a label that fits into a figure; the tables have the whole one."""
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
 @contextmanager
 def drawing(
-    sheet: Sheet, height: float, rows: int = 1, columns: int = 1, **options: Any
+    sheet: Sheet, height: float, rows: int = 1, columns: int = 1, *, margins: Margins | None = None, **options: Any
 ) -> Iterator[tuple[Drawing, Any]]:
-    """Yield (figure, 2-D array of axes) of `sheet.width` x `height` CSS pixels in the house style."""
+    """Yield (figure, 2-D array of axes) of `sheet.width` x `height` CSS pixels in the house style.
+
+    Without `margins`, and where a legend has to find its place, the room for labels is measured, which takes longer.
+    """
     size = sheet.font_px
     style = {
         **sns.axes_style("whitegrid"),
@@ -105,8 +145,13 @@ def drawing(
         "axes.axisbelow": True,
     }
     with mpl.rc_context(style):
-        figure = Drawing(figsize=(sheet.width / 72, height / 72), dpi=72, layout="constrained")
-        figure.get_layout_engine().set(h_pad=6 / 72, w_pad=5 / 72, hspace=0.02)
+        fixed = margins if not sheet.alone else None
+        layout = None if fixed else "constrained"
+        figure = Drawing(figsize=(sheet.width / 72, height / 72), dpi=72, layout=layout)
+        if fixed:
+            fixed.apply(figure, rows, columns)
+        else:
+            figure.get_layout_engine().set(h_pad=6 / 72, w_pad=5 / 72, hspace=0.02)
         axes = figure.subplots(rows, columns, squeeze=False, **options)
         yield figure, axes
 

@@ -17,7 +17,7 @@ def published_figure(entries: Sequence[Mapping[str, Any]], cast: Cast, sure: str
         return None
     ratios = [
         Ratio(
-            row=cast.label(one["arm"]),
+            row=(cast.label(one["arm"]),),
             panel=f"C = {one['concurrency']}",
             slug=one["arm"],
             ratio=one["ratio"],
@@ -71,7 +71,9 @@ def predicted_figure(entries: Sequence[Mapping[str, Any]], cast: Cast) -> Figure
     for one in sorted(shown, key=lambda one: one["concurrency"]):
         ends = [_over(one.get(end), one["predicted"]) for end in ("low", "high")]
         ratios.append(
-            Ratio(cast.label(one["arm"]), f"C = {one['concurrency']}", one["arm"], one["ratio"], ends[0], ends[1], True)
+            Ratio(
+                (cast.label(one["arm"]),), f"C = {one['concurrency']}", one["arm"], one["ratio"], ends[0], ends[1], True
+            )
         )
     columns = (
         "workload",

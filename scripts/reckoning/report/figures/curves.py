@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
+from reckoning.report.figures.canvas import Margins, Sheet, drawing, finish, shortened, tag
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
 from reckoning.report.figures.svg import PAPER, colour
 from reckoning.report.quantities import finite, significant, with_interval
@@ -59,7 +59,7 @@ def launch_rows(arms: Mapping[str, Sequence[Estimate]], cast: Cast) -> FigureDat
 
 
 def _draw(sheet: Sheet, arms: Mapping[str, Sequence[Estimate]], cast: Cast) -> str:
-    with drawing(sheet, 330 if sheet.narrow else 400) as (figure, grid):
+    with drawing(sheet, 330 if sheet.narrow else 400, margins=Margins()) as (figure, grid):
         axes = grid[0, 0]
         for slug, rows in arms.items():
             _draw_arm(axes, slug, rows, cast)
@@ -139,7 +139,7 @@ def legend(axes: Any, slugs: Sequence[str], cast: Cast) -> None:
         for slug in slugs
     ]
     axes.figure.legend(
-        handles, [cast.label(slug) for slug in slugs], loc="outside lower center", ncols=4, frameon=False
+        handles, [shortened(cast.label(slug), 30) for slug in slugs], loc="outside lower center", ncols=4, frameon=False
     )
 
 

@@ -48,7 +48,7 @@ def forest_figure(
         ),
         draw=lambda sheet: draw_ratios(
             sheet,
-            [_ratio(one, cast.label(one["arm"])) for one in shown],
+            [_ratio(one, (cast.label(one["arm"]),)) for one in shown],
             cast,
             margin,
             "ratio to the baseline (log scale)",
@@ -78,7 +78,7 @@ def factor_figure(workload: str, factors: Sequence[Mapping[str, Any]], cast: Cas
             f"Forest plot of the effect of {len(set(rows.values()))} settings on throughput on the workload "
             f"{workload}. "
         )
-        + "; ".join(f"{rows[id(one)].splitlines()[0]} at C={one['concurrency']}: {_amount(one)}" for one in shown[:12])
+        + "; ".join(f"{rows[id(one)][0]} at C={one['concurrency']}: {_amount(one)}" for one in shown[:12])
         + ".",
         data=FigureData(
             ("factor", "from", "to", "arm", "reference", *_COLUMNS),
@@ -98,12 +98,13 @@ def factor_figure(workload: str, factors: Sequence[Mapping[str, Any]], cast: Cas
     )
 
 
-def factor_row(one: Mapping[str, Any], cast: Cast) -> str:
+def factor_row(one: Mapping[str, Any], cast: Cast) -> tuple[str, ...]:
     """Return the words for one effect: what changed to what, and below it the arm with the change over the other."""
-    return f"{one['factor']}: {one.get('to') or 'not set'}\n{cast.label(one['arm'])} / {cast.label(one['reference'])}"
+    arms = f"{cast.label(one['arm'])} / {cast.label(one['reference'])}"
+    return f"{one['factor']}: {one.get('to') or 'not set'}", arms
 
 
-def _ratio(one: Mapping[str, Any], row: str) -> Ratio:
+def _ratio(one: Mapping[str, Any], row: tuple[str, ...]) -> Ratio:
     low, high = finite(one["low"]), finite(one["high"])
     return Ratio(row, f"C = {one['concurrency']}", one["arm"], one["ratio"], low, high, one["verdict"] in DECIDED)
 

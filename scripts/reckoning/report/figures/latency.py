@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
+from reckoning.report.figures.canvas import Margins, Sheet, drawing, finish, tag
 from reckoning.report.figures.curves import legend
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
 from reckoning.report.figures.svg import colour
 from reckoning.report.quantities import significant
 
+MARGINS = Margins(left=48, top=26, across=62, down=70)
 METRICS = {"ttft_ms": "TTFT", "tpot_ms": "TPOT"}
 SHARES = np.unique(np.round(np.concatenate([np.linspace(0.01, 0.99, 29), [0.005, 0.5, 0.9, 0.95, 0.99, 0.995]]), 4))
 
@@ -84,7 +85,7 @@ def _draw(sheet: Sheet, curves: pd.DataFrame, levels: Sequence[int], cast: Cast)
     pairs = [(metric, level) for metric in metrics for level in levels]
     columns = 1 if sheet.narrow else min(2, len(pairs))
     rows = -(-len(pairs) // columns)
-    with drawing(sheet, rows * (210 if sheet.narrow else 235) + 20, rows, columns) as (figure, grid):
+    with drawing(sheet, rows * (210 if sheet.narrow else 235) + 20, rows, columns, margins=MARGINS) as (figure, grid):
         cells = list(grid.flat)
         for axes, (metric, level) in zip(cells, pairs, strict=False):
             panel = curves[(curves["metric"] == metric) & (curves["concurrency"] == level)]

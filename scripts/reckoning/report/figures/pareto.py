@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
+from reckoning.report.figures.canvas import Margins, Sheet, drawing, finish, tag
 from reckoning.report.figures.curves import legend
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
 from reckoning.report.figures.svg import MUTED, PAPER, colour
@@ -87,7 +87,7 @@ def _inverse(value: Any) -> float | None:
 
 
 def _draw(sheet: Sheet, points: Sequence[Point], front: Sequence[Point], cast: Cast, device: str) -> str:
-    with drawing(sheet, 330 if sheet.narrow else 420) as (figure, grid):
+    with drawing(sheet, 330 if sheet.narrow else 420, margins=Margins(right=34)) as (figure, grid):
         axes = grid[0, 0]
         for slug in cast.looks:
             own = sorted((point for point in points if point.arm == slug), key=lambda one: one.level)

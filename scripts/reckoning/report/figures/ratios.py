@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
+from reckoning.report.figures.canvas import Margins, Sheet, drawing, finish, shortened, tag, text_px
 from reckoning.report.figures.model import Cast
 from reckoning.report.figures.svg import INK, MUTED, PAPER, ZONE, colour
 from reckoning.report.quantities import finite
@@ -17,9 +17,9 @@ from reckoning.report.quantities import finite
 
 @dataclass(frozen=True)
 class Ratio:
-    """One mark: the row and the panel it stands in, the ratio with its interval, and whether a verdict stands."""
+    """One mark: its row (lines of a label) and panel, the ratio with its interval, and whether it is decided."""
 
-    row: str
+    row: tuple[str, ...]
     panel: str
     slug: str
     ratio: float
@@ -31,25 +31,32 @@ class Ratio:
 def draw_ratios(sheet: Sheet, ratios: Sequence[Ratio], cast: Cast, margin: float | None, axis: str) -> str:
     """Return the SVG of rows of ratios on a log axis, with the zone of equivalence within `margin` (a share) shaded."""
     panels = list(dict.fromkeys(one.panel for one in ratios))
-    names = list(dict.fromkeys(one.row for one in ratios))
-    pitch = 30 if any("\n" in name for name in names) and not sheet.narrow else 18
+    places = {key: place for place, key in enumerate(dict.fromkeys((one.slug, one.row) for one in ratios))}
+    names = [_row_label(row, sheet) for _, row in places]
     columns = min(2 if sheet.narrow else (4 if len(panels) == 4 else 3), len(panels))
     rows = math.ceil(len(panels) / columns)
-    height = rows * (pitch * len(names) + 46) + 44
-    with drawing(sheet, height, rows, columns, sharey=True, sharex=True) as (figure, grid):
-        places = {name: place for place, name in enumerate(names)}
+    height = rows * ((30 if any("\n" in name for name in names) else 18) * len(names) + 46) + 44
+    margins = Margins(left=text_px(names, sheet.font_px - 1) + 14, top=26, across=14, down=46, bottom=52)
+    with drawing(sheet, height, rows, columns, margins=margins, sharey=True, sharex=True) as (figure, grid):
         cells = list(grid.flat)
         for axes, panel in zip(cells, panels, strict=False):
-            _frame(axes, panel, [name.splitlines()[-1] for name in names] if sheet.narrow else names, margin)
+            _frame(axes, panel, names, margin)
             for one in ratios:
                 if one.panel == panel:
-                    _mark(axes, one, places[one.row], cast)
+                    _mark(axes, one, places[one.slug, one.row], cast)
         for axes in cells[len(panels) :]:
             axes.set_visible(False)
-        _ratio_axis(cells[0], ratios, margin, most=3 if sheet.narrow and columns > 1 else 5 if columns > 2 else 7)
+        most = 3 if sheet.narrow and columns > 1 else 5 if columns > 2 else 7
+        _ratio_axis(cells[0], ratios, margin, most)
         _label_lowest(grid, len(panels))
         figure.supxlabel(axis, fontsize=sheet.font_px, color=INK)
         return finish(figure, sheet)
+
+
+def _row_label(row: tuple[str, ...], sheet: Sheet) -> str:
+    """Return the lines of a row's label; a narrow drawing keeps the last one, which names the arms."""
+    lines = row[-1:] if sheet.narrow else row
+    return "\n".join(shortened(line, 22 if sheet.narrow else 40) for line in lines)
 
 
 def _frame(axes: Any, panel: str, names: Sequence[str], margin: float | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
+from reckoning.report.figures.canvas import Margins, Sheet, drawing, finish, tag
 from reckoning.report.figures.curves import concurrency_axis, legend
 from reckoning.report.figures.forest import DECIDED
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
@@ -15,6 +15,7 @@ from reckoning.report.figures.ratios import ratio_ticks
 from reckoning.report.figures.svg import MUTED, PAPER, colour
 from reckoning.report.quantities import finite
 
+MARGINS = Margins(left=70, down=16)
 _COLUMNS = (
     "concurrency",
     "ratio",
@@ -68,7 +69,7 @@ def _has(level: Mapping[str, Any], name: str) -> bool:
 
 def _draw(sheet: Sheet, shown: Sequence[Mapping[str, Any]], cast: Cast) -> str:
     levels = sorted({level["concurrency"] for one in shown for level in one["levels"]})
-    with drawing(sheet, 430, 2, 1, sharex=True, height_ratios=[3, 2]) as (figure, grid):
+    with drawing(sheet, 430, 2, 1, margins=MARGINS, sharex=True, height_ratios=[3, 2]) as (figure, grid):
         above, below = grid[0, 0], grid[1, 0]
         above.axhline(1, color=MUTED, linewidth=0.9, zorder=1)
         for one in shown:

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from reckoning.report.figures.canvas import Sheet, drawing, finish, tag
+from reckoning.report.figures.canvas import Margins, Sheet, drawing, finish, shortened, tag, text_px
 from reckoning.report.figures.curves import legend
 from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
 from reckoning.report.figures.svg import INK, MUTED, PAPER, colour
@@ -63,7 +63,8 @@ def _root_mean_square(values: Sequence[Any]) -> float | None:
 
 
 def _draw_variance(sheet: Sheet, spreads: Mapping[str, tuple[float | None, float | None]], cast: Cast) -> str:
-    with drawing(sheet, 19 * len(spreads) + 70) as (figure, grid):
+    labels = [shortened(cast.label(slug), 18 if sheet.narrow else 32) for slug in spreads]
+    with drawing(sheet, 19 * len(spreads) + 70, margins=_row_margins(labels, sheet)) as (figure, grid):
         axes = grid[0, 0]
         for place, (slug, (launch, repeat)) in enumerate(spreads.items()):
             look = cast.look(slug)
@@ -82,13 +83,17 @@ def _draw_variance(sheet: Sheet, spreads: Mapping[str, tuple[float | None, float
                         zorder=4,
                     )
                     tag(dot, slug)
-        axes.set_yticks(range(len(spreads)), [cast.label(slug) for slug in spreads])
+        axes.set_yticks(range(len(spreads)), labels)
         axes.set_ylim(len(spreads) - 0.4, -0.6)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(4 if sheet.narrow else 8))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
         axes.set_xlabel("relative standard deviation of output tok/s")
         return finish(figure, sheet)
+
+
+def _row_margins(labels: Sequence[str], sheet: Sheet) -> Margins:
+    return Margins(left=text_px(labels, sheet.font_px - 1) + 14)
 
 
 def order_figure(
@@ -144,7 +149,7 @@ def deviations(
 def _draw_order(
     sheet: Sheet, points: Sequence[tuple[int, int, str, float]], drift: Mapping[str, Any] | None, cast: Cast
 ) -> str:
-    with drawing(sheet, 250) as (figure, grid):
+    with drawing(sheet, 250, margins=Margins(left=64)) as (figure, grid):
         axes = grid[0, 0]
         axes.axhline(0, color=MUTED, linewidth=0.9)
         blocks = sorted({block for _, block, _, _ in points})
