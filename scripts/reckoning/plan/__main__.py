@@ -17,6 +17,7 @@ from reckoning import files
 from reckoning.experiment import ExperimentError, read_file
 from reckoning.plan import make_plan, plan_to_json
 from reckoning.plan.flags import RECORDED, read_installed
+from reckoning.plan.rules import document
 from reckoning.plan.view import show
 
 RUNS, NOTHING_RUNS, BROKEN = 0, 1, 2
@@ -27,6 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.record_flags:
         return _record(options.record_flags)
+    if options.rules:
+        files.write_text(document.DOCUMENT, document.updated(document.DOCUMENT.read_text(encoding="utf-8")))
+        print(f"wrote the table of rules in {document.DOCUMENT}")
+        return RUNS
     if options.config_file is None:
         print("give an experiment file, such as config/config.yaml", file=sys.stderr)
         return BROKEN
@@ -56,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="replace a top-level key, as Snakemake's --config does: blocks=5 levels=1,32 only=tp1,tp2",
     )
+    parser.add_argument("--rules", action="store_true", help="renew the table of rules in docs/rules.md")
     parser.add_argument(
         "--record-flags",
         metavar="PYTHON",
