@@ -176,7 +176,7 @@ def get(url: str) -> dict[str, Any]:
 
 def run_pinned(command: list[str], core: int, log: Path) -> tuple[str, float]:
     """Run a contender on one core; return its standard output and its CPU time with all its children, in seconds."""
-    env = os.environ | {"PYTHONPATH": "", "TOKENIZERS_PARALLELISM": "false"}
+    env = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
     with log.open("wb") as errors:
         pinned = ["taskset", "-c", str(core), *command]
         process = subprocess.Popen(pinned, stdout=subprocess.PIPE, stderr=errors, cwd=log.parent, env=env)

@@ -8,10 +8,11 @@ Only imports are replaced: the engine's packages that the clients name but do no
 import importlib.util
 import runpy
 import sys
+import sysconfig
 import types
 from pathlib import Path
 
-EXTENSION = "sglang/srt/rust_extensions/_bench.cpython-311-x86_64-linux-gnu.so"
+EXTENSION = f"sglang/srt/rust_extensions/_bench{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 def module(name: str, path: Path | None = None, **attributes: object) -> None:

@@ -24,13 +24,9 @@ def main(url: str, concurrency: int, requests: int, tokens: int) -> dict:
         measured = measure_points(Target(url, "truth", kind="openai"), [point], {"w": workload}, seed=1, limits={})
     record, rows = measured.points[0], measured.requests
     good = rows[rows.outcome == "ok"]
-    per_token = [
-        gap / count
-        for gaps, counts in zip(good.chunk_gap_ms, good.chunk_tokens, strict=True)
-        for gap, count in zip(gaps, counts[1:], strict=True)
-        for _ in range(count)
-    ]
-    gaps = np.concatenate([np.asarray(gaps) for gaps in good.chunk_gap_ms])
+    gaps = np.concatenate(list(good.chunk_gap_ms))
+    counts = np.concatenate([np.asarray(tokens[1:]) for tokens in good.chunk_tokens])
+    per_token = np.repeat(gaps / counts, counts)  # tokens of one chunk share its gap
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "output_tok_s": record["output_tok_s"],

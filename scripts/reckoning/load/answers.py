@@ -6,6 +6,7 @@ that was asked for is never used as the number that came.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +41,7 @@ class Answer:
     http_status: int | None = None
     error: str | None = None
     finish_reason: str | None = None
-    chunk_ns: list[int] = field(default_factory=list)
+    chunk_ns: array[int] = field(default_factory=lambda: array("q"))
     chunk_tokens: list[int] | None = None
     first_content_ns: int | None = None
     output_tokens: int | None = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from .answers import Answer
@@ -169,7 +169,7 @@ def request_row(
         "output_tokens_source": answer.output_tokens_source,
         "reasoning_tokens": answer.reasoning_tokens,
         "chunks": len(times),
-        "chunk_gap_ms": [(after - before) / 1e6 for before, after in itertools.pairwise(times)],
+        "chunk_gap_ms": np.diff(np.asarray(times)) / 1e6,
         "chunk_tokens": answer.chunk_tokens,
         "acceptance_length": answer.acceptance_length,
         "new_connection": exchange.new_connection,
@@ -236,7 +236,7 @@ def point_record(
     return entry, rows
 
 
-def arrivals(answer: Answer) -> tuple[list[int], list[int]] | None:
+def arrivals(answer: Answer) -> tuple[Sequence[int], Sequence[int]] | None:
     """Return chunk times and tokens; where the tokens per chunk are unknown they are spread evenly over the chunks."""
     if not answer.chunk_ns or answer.output_tokens is None:
         return None

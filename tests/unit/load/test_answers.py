@@ -88,13 +88,13 @@ def test_no_usage_counts_chunks_and_never_takes_the_requested_length() -> None:
 
 def test_empty_deltas_are_no_tokens() -> None:
     got = answer([(10, delta("", role="assistant")), (20, delta("a", usage=1)), (30, delta("")), (40, usage_only(1))])
-    assert got.chunk_ns == [20 * MS]
+    assert list(got.chunk_ns) == [20 * MS]
     assert got.output_tokens == 1
 
 
 def test_a_token_without_text_is_an_arrival_when_the_count_rises() -> None:
     got = answer([(20, delta("", usage=1)), (30, delta("a", usage=2))])
-    assert (got.chunk_ns, got.chunk_tokens) == ([20 * MS, 30 * MS], [1, 1])
+    assert (list(got.chunk_ns), got.chunk_tokens) == ([20 * MS, 30 * MS], [1, 1])
 
 
 def test_tokens_that_only_the_last_count_shows_belong_to_the_last_chunk() -> None:
