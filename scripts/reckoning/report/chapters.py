@@ -99,7 +99,7 @@ def factor_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     ]
     columns = [
         column.text("change", "change"),
-        column.text("kind", "kind", optional=True),
+        column.text("kind", "kind", optional=True, said=False),
         *_contrast_columns(cast)[:-1],
     ]
     return table(
@@ -138,7 +138,7 @@ def quantile_table(findings: Mapping[str, Any], cast: Cast) -> Table:
             column.whole("launches (n)", "n"),
             column.whole("requests", "requests"),
             column.whole("timed out", "censored"),
-            column.text("state", "state", optional=True),
+            column.text("state", "state", optional=True, said=False),
         ],
     )
 
@@ -249,7 +249,7 @@ def variance_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         "Spread between launches and between repeats (standard deviation on the log scale)",
         rows,
         [
-            column.arm("arm", "arm", cast),
+            column.arm("arm", "arm", cast, "all arms"),
             column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
             column.text("metric", "metric_words", optional=True),

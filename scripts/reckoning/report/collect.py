@@ -68,7 +68,7 @@ def collect(folder: Path) -> Results:
     gaps: list[Gap] = []
     raw = {name: _mapping(folder, file, tells, gaps, name in OPTIONAL) for name, (file, tells) in STAGE_FILES.items()}
     outcomes = _outcomes(folder, gaps)
-    redactor = Redactor(users_in([*raw.values(), *outcomes.values()]) | _own_user())
+    redactor = Redactor(users_in([*raw.values(), *outcomes.values()]) | _own_user(), _root_of(folder))
     clean = {name: redactor.value(value) for name, value in raw.items()}
     return Results(
         folder=folder,
@@ -79,6 +79,12 @@ def collect(folder: Path) -> Results:
         redactor=redactor,
         **clean,
     )
+
+
+def _root_of(folder: Path) -> str:
+    """Return the folder that `results/{experiment}` lies in, or an empty text where results lie elsewhere."""
+    parent = folder.resolve().parent
+    return str(parent.parent) if parent.name == "results" and len(parent.parts) > 2 else ""
 
 
 def _own_user() -> frozenset[str]:

@@ -81,13 +81,17 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 class Redactor:
     """Removes secrets from strings and from whole JSON values.
 
-    `users` are user names to remove wherever they stand as a word, beside those that a home path gives away.
+    `users` are user names to remove wherever they stand as a word, beside those that a home path gives away. `root` is
+    the folder of the experiment's repository: paths below it are shown from there.
     """
 
     users: frozenset[str] = frozenset()
+    root: str = ""
 
     def text(self, text: str) -> str:
         """Return `text` without secrets; home paths become `~`."""
+        if self.root:
+            text = text.replace(self.root + "/", "")
         for pattern, replacement in _PATTERNS:
             text = pattern.sub(replacement, text)
         text = _HOME.sub("~", text)

@@ -64,7 +64,7 @@ class Table:
 class Column:
     """How one column is made: its heading with the unit, the cell of a record, and the keys it puts in the download.
 
-    An `optional` column is left out of sight, and said in the caption, when all of its cells say the same.
+    An `optional` column is left out of sight when all of its cells say the same; what is `said` then ends the caption.
     """
 
     heading: str
@@ -72,6 +72,7 @@ class Column:
     keys: tuple[str, ...]
     numeric: bool = False
     optional: bool = False
+    said: bool = True
 
 
 def table(key: str, caption: str, records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> Table:
@@ -79,7 +80,11 @@ def table(key: str, caption: str, records: Iterable[Mapping[str, Any]], columns:
     records = list(records)
     names = tuple(dict.fromkeys(name for column in columns for name in column.keys))
     shown = [(column, [column.cell(record) for record in records]) for column in columns]
-    same = [cells[0].text for column, cells in shown if column.optional and len({cell.text for cell in cells}) == 1]
+    same = [
+        cells[0].text
+        for column, cells in shown
+        if column.optional and column.said and len({cell.text for cell in cells}) == 1
+    ]
     shown = [(column, cells) for column, cells in shown if _tells(column, cells)]
     return Table(
         key=key,
@@ -97,14 +102,14 @@ def _tells(column: Column, cells: Sequence[Cell]) -> bool:
     return bool(texts - {"", UNKNOWN}) and not (column.optional and len(texts) == 1)
 
 
-def text(heading: str, key: str, *, optional: bool = False) -> Column:
+def text(heading: str, key: str, *, optional: bool = False, said: bool = True) -> Column:
     """A column of plain words."""
 
     def cell(record: Mapping[str, Any]) -> Cell:
         words = _words(record.get(key))
         return Cell(words, sort=words or None)
 
-    return Column(heading, cell, (key,), optional=optional)
+    return Column(heading, cell, (key,), optional=optional, said=said)
 
 
 def code(heading: str, key: str) -> Column:
@@ -114,13 +119,13 @@ def code(heading: str, key: str) -> Column:
     )
 
 
-def arm(heading: str, key: str, cast: Cast) -> Column:
-    """A column of arms with their marks."""
+def arm(heading: str, key: str, cast: Cast, nobody: str = UNKNOWN) -> Column:
+    """A column of arms with their marks; `nobody` stands where no arm is named."""
     order = {slug: float(place) for place, slug in enumerate(cast.looks)}
 
     def cell(record: Mapping[str, Any]) -> Cell:
         slug = record.get(key)
-        return Cell(str(slug), "arm", order.get(str(slug))) if slug else Cell(UNKNOWN)
+        return Cell(str(slug), "arm", order.get(str(slug))) if slug else Cell(nobody)
 
     return Column(heading, cell, (key,))
 

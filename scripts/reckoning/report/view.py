@@ -106,14 +106,20 @@ def _planned_arm(arm: Mapping[str, Any], results: Results) -> dict[str, Any]:
 
 
 def shell_lines(command: Sequence[Any] | str) -> str:
-    """Return a command as shell text, one option a line, with its placeholders readable as `$PORT` and the like."""
+    """Return a command as shell text: a variable or an option a line, with placeholders readable as `$PORT`."""
     words = _shell_words(command)
     lines: list[list[str]] = [[]]
-    for word in words:
-        if word.startswith("--") and lines[-1]:
+    for place, word in enumerate(words):
+        in_settings = place > 0 and all(map(_is_assignment, words[:place]))
+        if lines[-1] and (word.startswith("--") or in_settings):
             lines.append([])
         lines[-1].append(word)
     return " \\\n  ".join(" ".join(line) for line in lines)
+
+
+def _is_assignment(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isidentifier()
 
 
 def _shell_words(command: Sequence[Any] | str) -> list[str]:
@@ -128,10 +134,10 @@ def _shell_words(command: Sequence[Any] | str) -> list[str]:
 def _quoted(word: str) -> str:
     """Return a word as a shell takes it; placeholders become variables, and an assignment keeps its name unquoted."""
     placeholder = {"{python}": "python", "{port}": "$PORT", "{nccl_port}": "$NCCL_PORT"}.get(word)
-    name, equals, value = word.partition("=")
+    name, _, value = word.partition("=")
     if placeholder or word in ("python", "$PORT", "$NCCL_PORT"):
         return placeholder or word
-    if equals and name.isidentifier():
+    if _is_assignment(word):
         return f"{name}={shlex.quote(value)}"
     return shlex.quote(word)
 

@@ -54,6 +54,7 @@ def write(
     labels: dict[str, str] | None = None,
     telemetry: bool = False,
     log_excerpt: str = "RuntimeError: out of memory",
+    distributions: bool = True,
 ) -> Path:
     """Write the experiment. `ran`: the arms with measurements (default all); the others failed in every block."""
     ran = list(arms if ran is None else ran)
@@ -107,8 +108,8 @@ def write(
     write_json(folder / "plan.json", _plan(arms, names, levels, blocks, kind))
     write_json(folder / "environment.json", _environment())
     write_json(folder / "engine.json", _engine())
-    _write_tables(folder, estimates, ran, levels, blocks)
-    for arm in ran[:3] if telemetry else ():
+    _write_tables(folder, estimates, ran if distributions else [], levels, blocks)
+    for arm in ran[:1] if telemetry else ():
         _write_telemetry(folder / "launches" / arm / "block1")
     return folder
 
@@ -593,7 +594,8 @@ def _write_tables(
                         value = scale * math.exp(0.35 * math.tan(2.6 * (q - 0.5)) / 2)
                         rows.append((arm, "chat", level, metric, block, q, value))
     columns = ["arm", "workload", "concurrency", "metric", "block", "q", "value"]
-    write_table(folder / "tables" / "distributions.parquet", pd.DataFrame(rows, columns=columns))
+    if rows:
+        write_table(folder / "tables" / "distributions.parquet", pd.DataFrame(rows, columns=columns))
 
 
 def _write_telemetry(folder: Path) -> None:

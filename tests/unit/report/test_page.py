@@ -15,6 +15,7 @@ from tests.unit.report import specimen
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET_LOG = "</script><img src=x onerror=alert(1)> HF_TOKEN=hf_abcdefgh12345678 /home/carolyn/x key sk-live0123456789"
+TINY = {"arms": ["tp8-eager", "ep8"], "levels": (1,), "blocks": 1, "distributions": False}
 SMALL = {"arms": ["tp8-eager", "ep8", "ep4"], "levels": (1, 32), "blocks": 3}
 
 
@@ -112,7 +113,7 @@ def test_ids_are_unique(page):
     ],
 )
 def test_provenance_is_unmistakable(tmp_path, kind, banner, watermark):
-    page = rendered(tmp_path, kind=kind, **SMALL)
+    page = rendered(tmp_path, kind=kind, **TINY)
     assert f"<strong>{banner}</strong>" in page
     marks = re.findall(r'<g class="watermark"><text[^>]*>([^<]+)|<text class="watermark"[^>]*>([^<]+)', page)
     assert {"".join(mark) for mark in marks} == ({watermark} if watermark else set())
@@ -120,7 +121,7 @@ def test_provenance_is_unmistakable(tmp_path, kind, banner, watermark):
 
 
 def test_a_cpu_run_is_a_demonstration_whatever_the_findings_claim(tmp_path):
-    specimen.write(tmp_path / "results", kind="cpu-demonstration", **SMALL)
+    specimen.write(tmp_path / "results", kind="cpu-demonstration", **TINY)
     findings = read_json(tmp_path / "results/findings.json")
     findings["provenance"]["kind"] = "measured"
     write_json(tmp_path / "results/findings.json", findings)
@@ -137,9 +138,8 @@ def test_results_of_unknown_origin_say_so(tmp_path):
 PARTIAL = {
     "one-arm-of-three": {"ran": ["ep4"], **SMALL},
     "one-arm": {"arms": ["ep8"], "levels": (1,), "blocks": 3},
-    "one-block": {**SMALL, "blocks": 1},
+    "one-block": TINY,
     "all-failed": {"ran": [], **SMALL},
-    "no-telemetry": {**SMALL, "telemetry": False},
 }
 
 
@@ -153,7 +153,6 @@ def test_partial_results_render_and_say_what_is_missing(tmp_path, name):
         "one-arm": "the only arm measured",
         "one-block": "single run",
         "all-failed": "No command can be recommended",
-        "no-telemetry": "No GPU telemetry",
     }
     assert expected[name] in text
 
@@ -175,7 +174,7 @@ def test_rejected_and_unavailable_arms_keep_their_reason(page):
 @pytest.mark.parametrize("broken", ["findings.json", "plan.json", "environment.json", "engine.json"])
 @pytest.mark.parametrize("content", [None, "{", "[1, 2]", '{"arms": null, "findings": null}'])
 def test_a_missing_or_broken_file_is_said_and_the_rest_stands(tmp_path, broken, content):
-    specimen.write(tmp_path / "results", ran=[], **SMALL)
+    specimen.write(tmp_path / "results", ran=[], **TINY)
     path = tmp_path / "results" / broken
     path.unlink()
     if content is not None:
@@ -238,7 +237,7 @@ def test_figures_written_alone_stand_alone(tmp_path):
 
 
 def test_rendering_twice_gives_the_same_bytes(tmp_path):
-    specimen.write(tmp_path / "results", arms=["ep8"], levels=(1, 32), blocks=3)
+    specimen.write(tmp_path / "results", **TINY)
     pages = []
     for _ in range(2):
         render(tmp_path / "results", tmp_path / "page.html")
@@ -253,7 +252,7 @@ def test_command_line_reports_a_folder_that_is_not_there(tmp_path, capsys):
 
 
 def test_commands_name_the_configuration_that_was_given(tmp_path):
-    specimen.write(tmp_path / "results", ran=[], **SMALL)
+    specimen.write(tmp_path / "results", ran=[], **TINY)
     render(tmp_path / "results", tmp_path / "page.html", config="config/my experiment.yaml")
     text = (tmp_path / "page.html").read_text()
     assert (
@@ -262,6 +261,7 @@ def test_commands_name_the_configuration_that_was_given(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_full_experiment_stays_under_three_megabytes(tmp_path):
-    page = rendered(tmp_path, levels=(1, 256), blocks=4)
+    page = rendered(tmp_path)
     assert len(page.encode()) < 3_000_000

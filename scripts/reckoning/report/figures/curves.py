@@ -101,6 +101,8 @@ def _draw_arm(axes: Any, slug: str, rows: Sequence[Estimate], cast: Cast) -> Non
 
 
 def _draw_launches(axes: Any, slug: str, rows: Sequence[Estimate], tone: str, marker: str) -> None:
+    levels = [row["concurrency"] for row in rows]
+    aside = max(max(levels) / min(levels), 1.5) ** 0.008
     points = [
         (row["concurrency"], one) for row in rows for one in row.get("launches", []) if finite(one["value"]) is not None
     ]
@@ -108,7 +110,7 @@ def _draw_launches(axes: Any, slug: str, rows: Sequence[Estimate], tone: str, ma
         chosen = [(level, one["value"]) for level, one in points if bool(one.get("rankable")) is rankable]
         if chosen:
             dots = axes.plot(
-                [level * 1.035 for level, _ in chosen],
+                [level * aside for level, _ in chosen],
                 [value for _, value in chosen],
                 linestyle="none",
                 marker=marker,

@@ -92,9 +92,11 @@ def _draw(sheet: Sheet, grids: Mapping[str, pd.DataFrame]) -> str:
                 vmax=top,
                 cmap="cividis",
                 rasterized=True,
-                xticklabels=15,
+                xticklabels=False,
                 cbar_kws={"label": unit},
             )
+            marks = range(0, len(grid.columns), 15)
+            axes.set_xticks([mark + 0.5 for mark in marks], [f"{grid.columns[mark]:.0f}" for mark in marks])
             axes.collections[0].colorbar.outline.set_visible(False)
             axes.set_title(title, loc="left")
             axes.set_xlabel("s since the start of the launch")
