@@ -54,9 +54,10 @@ def _blocks(results: Results) -> Iterator[dict[str, Any]]:
 
 def _more_blocks(results: Results, per_block: float | None, more: int) -> Iterator[dict[str, Any]]:
     design = results.design
+    pairs = {(c.metric, c.cell, frozenset({c.arm, c.reference})): c for c in (*results.best, *results.baseline)}
     undecided = [
         _Open(c.arm, abs(math.log(c.pair.ratio)), float(np.std(c.pair.log_ratios, ddof=1)), c.pair.n)
-        for c in results.baseline or results.best
+        for c in pairs.values()
         if c.metric == design.primary and c.verdict is Verdict.INCONCLUSIVE and c.pair.state == "ok"
     ]
     if not undecided:

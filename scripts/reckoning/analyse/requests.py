@@ -277,6 +277,8 @@ def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0)
+    if pa.types.is_null(array.type):
+        return np.array([]), np.zeros(len(array), dtype=int)
     lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(int)
     return array.flatten().to_numpy(zero_copy_only=False).astype(float), lengths
 

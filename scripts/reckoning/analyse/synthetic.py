@@ -60,7 +60,7 @@ class Scenario:
     tokens: int = 256
     timeouts_share: float = 0.0
     energy: bool = False
-    gaps: bool = True
+    gaps: bool = False
     samples: int | None = 100_000
     hypotheses: tuple[Mapping[str, Any], ...] = ()
     published: str | None = None
@@ -372,26 +372,27 @@ HYPOTHESES = (
     {"id": "H7", "text": "ddtree is best at C=1", "claims": [_claim("ddtree", "tp8-tuned", "higher", [1])]},
 )
 _FEW = KIMI_ARMS[:1] + KIMI_ARMS[4:5] + KIMI_ARMS[6:8]
-_FULL = Scenario("full", KIMI_ARMS, energy=True, hypotheses=HYPOTHESES)
+_FEWER = (1, 16, 64)
+_FULL = Scenario("full", KIMI_ARMS, energy=True, gaps=True, hypotheses=HYPOTHESES)
 SCENARIOS: dict[str, Scenario] = {
     s.name: s
     for s in (
         _FULL,
-        Scenario("small", _FEW, levels=(1, 32, 256), blocks=3),
-        Scenario("one-arm", KIMI_ARMS[6:7]),
-        Scenario("one-block", _FEW, blocks=1),
-        Scenario("two-blocks", _FEW, blocks=2),
+        Scenario("small", _FEW, levels=(1, 32, 256), blocks=3, gaps=True),
+        Scenario("one-arm", KIMI_ARMS[6:7], levels=_FEWER),
+        Scenario("one-block", _FEW, levels=_FEWER, blocks=1),
+        Scenario("two-blocks", _FEW, levels=_FEWER, blocks=2),
         Scenario("one-level", _FEW, levels=(32,)),
         Scenario("nothing-measured", tuple(replace(a, missing_in=(1, 2, 3, 4)) for a in _FEW)),
         Scenario("all-failed", tuple(replace(a, fails_in=(1, 2, 3, 4)) for a in _FEW)),
-        Scenario("baseline-failed", (replace(_FEW[0], fails_in=(1, 2, 3, 4)), *_FEW[1:])),
+        Scenario("baseline-failed", (replace(_FEW[0], fails_in=(1, 2, 3, 4)), *_FEW[1:]), levels=_FEWER),
         Scenario("some-failed", (*_FEW[:2], replace(_FEW[2], fails_in=(2,)), replace(_FEW[3], missing_in=(4,)))),
-        Scenario("identical-arms", tuple(replace(_FEW[3], slug=f"same-{k}") for k in "abcd"), blocks=5),
-        Scenario("drifting", _FEW, blocks=5, drift=-0.004, sigma_block=0.002),
-        Scenario("noisy", _FEW, sigma_launch=0.15, sigma_repeat=0.1),
-        Scenario("zero-spread", _FEW, sigma_launch=0, sigma_repeat=0, sigma_block=0),
+        Scenario("identical-arms", tuple(replace(_FEW[3], slug=f"same-{k}") for k in "abcd"), levels=_FEWER, blocks=5),
+        Scenario("drifting", _FEW, levels=_FEWER, blocks=5, drift=-0.004, sigma_block=0.002),
+        Scenario("noisy", _FEW, levels=_FEWER, sigma_launch=0.15, sigma_repeat=0.1),
+        Scenario("zero-spread", _FEW, levels=_FEWER, sigma_launch=0, sigma_repeat=0, sigma_block=0),
         Scenario("timeouts", _FEW, timeouts_share=0.008, requests_per_stream=4),
-        Scenario("single-repeat", _FEW, repeats=1),
+        Scenario("single-repeat", _FEW, levels=_FEWER, repeats=1),
         Scenario(
             "hostile-names",
             (
