@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ def build(
         lock, lock_sha256, package = spec.name, spec.lock_sha256, spec.package
     else:
         python, lock, lock_sha256, package = _existing(engine), None, None, "sglang"
-    installed = inspect(python, [package, *import_names(wanted)], inherit_path=engine["kind"] == "existing")
+    inherited = _inherited_path(root) if engine["kind"] == "existing" else []
+    installed = inspect(python, [package, *import_names(wanted)], inherited)
     version = _check_version(installed, package, engine.get("version"), python)
     made: dict[tuple[str, ...], Overlay] = {}
     with only_builder(engines / "overlays.lock", progress):
@@ -59,7 +61,7 @@ def build(
         "package_records": dict(sorted(installed.records.items())),
         "lock": lock,
         "lock_sha256": lock_sha256,
-        "overlays": {ids[names]: overlay.record() for names, overlay in made.items()},
+        "overlays": {ids[names]: overlay.record(inherited) for names, overlay in made.items()},
         "arms": {slug: ids[names] for slug, names in sets.items()},
     }
     files.write_json(engine_json, document)
@@ -69,6 +71,12 @@ def build(
 def _overlay_id(overlay: Overlay, names: tuple[str, ...]) -> str:
     """Return the overlay's id; sets that change no file are told apart by their names, as their outcomes differ."""
     return overlay.id if overlay.path else "-".join((overlay.id, *([files.digest(names)[:8]] if names else [])))
+
+
+def _inherited_path(root: Path) -> list[str]:
+    """Return the folders through which an existing engine is reached: our own PYTHONPATH without our own code."""
+    folders = [Path(item).resolve() for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
+    return [str(folder) for folder in folders if folder != root / "scripts" and not (folder / "reckoning").is_dir()]
 
 
 def _existing(engine: dict[str, Any]) -> str:

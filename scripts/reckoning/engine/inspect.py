@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,9 +50,9 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
-def inspect(python: str | Path, import_names: list[str], *, inherit_path: bool = False) -> Installed:
-    """Ask `python` what it has. `inherit_path` keeps PYTHONPATH, for a site folder that is only reached through it."""
-    environment = dict(os.environ) if inherit_path else clean_environment()
+def inspect(python: str | Path, import_names: list[str], path: Sequence[str] = ()) -> Installed:
+    """Ask `python` what it has; `path` is its PYTHONPATH, for a site folder that is only reached through it."""
+    environment = {**clean_environment(), **({"PYTHONPATH": os.pathsep.join(path)} if path else {})}
     command = [str(python), "-c", _QUESTION, *import_names]
     try:
         done = subprocess.run(

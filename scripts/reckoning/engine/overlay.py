@@ -39,11 +39,11 @@ class Overlay:
     files: Mapping[str, str]
     env: Mapping[str, str]
 
-    def record(self) -> dict[str, Any]:
-        """Return the entry of engine.json."""
+    def record(self, inherited: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the entry of engine.json; `inherited` folders stay on the server's path, behind the overlay."""
         return {
             "path": str(self.path) if self.path else None,
-            "pythonpath": [str(self.path)] if self.path else [],
+            "pythonpath": [*([str(self.path)] if self.path else []), *inherited],
             "env": dict(self.env),
             "files": dict(self.files),
             "patches": [

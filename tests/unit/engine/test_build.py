@@ -15,6 +15,8 @@ from reckoning.patches import PatchError
 from tests.unit.engine.conftest import A, arm
 from tests.unit.patches.conftest import write_patch
 
+SCRIPTS = Path(engine.__file__).resolve().parents[2]
+
 
 def existing(**changes):
     return {"kind": "existing", "lock": None, "version": None, "python": sys.executable, **changes}
@@ -27,11 +29,10 @@ def built(root: Path, *arms, engine_settings=None, progress=lambda text: None) -
     return document
 
 
-def run(document: dict, slug: str, code: str, site: Path) -> subprocess.CompletedProcess:
+def run(document: dict, slug: str, code: str) -> subprocess.CompletedProcess:
     """Run `code` as a server of this arm would run."""
     overlay = document["overlays"][document["arms"][slug]]
-    paths = os.pathsep.join([*overlay["pythonpath"], str(site)])
-    environment = {**os.environ, **overlay["env"], "PYTHONPATH": paths}
+    environment = {**os.environ, **overlay["env"], "PYTHONPATH": os.pathsep.join(overlay["pythonpath"])}
     return subprocess.run([document["python"], "-c", code], env=environment, capture_output=True, text=True, check=True)
 
 
@@ -45,14 +46,14 @@ def test_an_arm_with_and_an_arm_without_a_patch_run_different_trees(root, site):
     document = built(root, arm("plain"), arm("patched", "two"), arm("never", "two", status="rejected"))
     assert set(document["arms"]) == {"plain", "patched"}
     code = "import sglang.a; print(sglang.a.x)"
-    assert run(document, "plain", code, site).stdout == "1\n"
-    assert run(document, "patched", code, site).stdout == "2\n"
+    assert run(document, "plain", code).stdout == "1\n"
+    assert run(document, "patched", code).stdout == "2\n"
 
 
 def test_the_installed_package_is_not_touched(root, site):
     before = snapshot(site)
     document = built(root, arm("patched", "two"))
-    run(document, "patched", "import sglang", site)
+    run(document, "patched", "import sglang")
     assert snapshot(site) == before
 
 
@@ -67,7 +68,7 @@ def test_the_whole_package_is_copied_and_only_the_edited_file_differs(root, site
 def test_old_byte_code_is_never_run_in_place_of_the_patched_text(root, site):
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(site)], check=True)
     document = built(root, arm("patched", "two"))
-    assert run(document, "patched", "import sglang.a; print(sglang.a.x)", site).stdout == "2\n"
+    assert run(document, "patched", "import sglang.a; print(sglang.a.x)").stdout == "2\n"
 
 
 def test_engine_json_records_the_patch_and_its_outcome(root, site):
@@ -81,6 +82,14 @@ def test_engine_json_records_the_patch_and_its_outcome(root, site):
     )  # fmt: skip
     for path, value in overlay["files"].items():
         assert files.sha256_file(Path(overlay["path"]) / path) == value
+
+
+def test_a_site_folder_stays_on_the_path_behind_the_overlay_and_our_own_code_does_not(root, site, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SCRIPTS), str(site)]))
+    document = built(root, arm("plain"), arm("patched", "two"))
+    paths = {slug: document["overlays"][document["arms"][slug]]["pythonpath"] for slug in document["arms"]}
+    assert paths["plain"] == [str(site)]
+    assert paths["patched"][1:] == [str(site)] and "overlays" in paths["patched"][0]
 
 
 def test_equal_patch_sets_share_an_overlay_that_is_made_once(root, site):
@@ -98,7 +107,7 @@ def test_a_changed_patch_gets_an_overlay_of_its_own(root, site):
     path.write_text(path.read_text().replace("x = 2", "x = 3"))
     second = built(root, arm("one", "two"))
     assert second["arms"]["one"] != first
-    assert run(second, "one", "import sglang.a; print(sglang.a.x)", site).stdout == "3\n"
+    assert run(second, "one", "import sglang.a; print(sglang.a.x)").stdout == "3\n"
 
 
 def test_a_changed_source_gets_an_overlay_of_its_own(root, site):
@@ -113,7 +122,7 @@ def test_a_damaged_overlay_is_made_again(root, site):
     edited = Path(document["overlays"][document["arms"]["one"]]["path"]) / "sglang" / "a.py"
     edited.write_text("x = 'tampered'\n")
     document = built(root, arm("one", "two"))
-    assert run(document, "one", "import sglang.a; print(sglang.a.x)", site).stdout == "2\n"
+    assert run(document, "one", "import sglang.a; print(sglang.a.x)").stdout == "2\n"
 
 
 def test_a_patch_that_does_not_fit_stops_the_build_and_leaves_nothing(root, site):
@@ -137,7 +146,11 @@ def test_a_patch_of_another_version_is_recorded_as_not_needed_and_makes_no_overl
     path.write_text(path.read_text().replace(">=0.5.9,<0.5.17", ">=0.5.13"))
     document = built(root, arm("plain"), arm("one", "two"))
     overlay = document["overlays"][document["arms"]["one"]]
-    assert (overlay["path"], overlay["pythonpath"], overlay["patches"][0]["status"]) == (None, [], "not-needed")
+    assert (overlay["path"], overlay["pythonpath"], overlay["patches"][0]["status"]) == (
+        None,
+        [str(site)],
+        "not-needed",
+    )
     assert document["overlays"][document["arms"]["plain"]]["patches"] == []
 
 
