@@ -45,7 +45,7 @@ FAULTS = {
     "escape-at-once": "the same child is there from the start",
     "fill-log": "writes VALUE MiB of log at the first streamed generation",
     "other-model": "says that it serves VALUE",
-    "unauthorised": "answers 401 to all",
+    "unauthorised": "answers 401 to all who do not send VALUE as their key",
     "effective": "VALUE is JSON: arguments that differ in server_info",
 }
 
@@ -159,6 +159,10 @@ class Server:
                 method, path, _ = lines[0].split(" ", 2)
                 headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines[1:])}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
+                key = self.script.faults.get("unauthorised")
+                if key and headers.get("authorization") != f"Bearer {key}":
+                    reply(writer, 401, {"error": "unauthorised"})
+                    continue
                 await self.answer(method, path.partition("?")[0], json.loads(body) if body else {}, writer)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -171,8 +175,6 @@ class Server:
         script, faults = self.script, self.script.faults
         if script.frozen.is_set():
             await asyncio.sleep(1e6)
-        if "unauthorised" in faults:
-            return reply(writer, 401, {"error": "unauthorised"})
         if time.monotonic() < script.busy_until:
             return reply(writer, 503, {"error": "busy"})
         if method == "GET":

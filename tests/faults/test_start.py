@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from reckoning.launch import ports
+
+from .conftest import HERE
 
 CURAND = "WARNING sampling.cuh:20: fatal error: curand.h: No such file or directory"
 
@@ -36,7 +40,8 @@ def test_secrets_of_the_server_are_not_kept(bench):
 
 
 def test_a_server_that_never_listens_ends_with_its_last_stage(bench):
-    failure = failure_of(bench.launch(bench.plan("never-listen")))
+    failure = failure_of(bench.launch(bench.plan("never-listen", start_total_s=100.0)))
+    assert int(re.search(r"has not grown for (\d+) s", failure["seen"])[1]) < 50
     assert (failure["class"], failure["stage"]) == ("stall", "KV cache")
     assert "last stage: KV cache" in failure["seen"]
     assert "does not listen" in failure["seen"]
@@ -118,9 +123,17 @@ def test_a_death_by_the_first_post_is_reported_at_once(bench):
 
 def test_a_server_that_wants_a_key_is_alive(bench):
     """CASE 45 d."""
-    failure = failure_of(bench.launch(bench.plan("unauthorised")))
+    failure = failure_of(bench.launch(bench.plan("unauthorised=sk-of-somebody")))
     assert failure["class"] == "needs-api-key"
     assert "--api-key" in failure["remedy"]
+
+
+def test_a_key_in_the_settings_is_used_and_kept_nowhere(bench):
+    key = "sk-very-secret-1"
+    plan = bench.plan(f"unauthorised={key}", f"say=started with {key}", settings={"api_key": key}, levels=(1,))
+    assert bench.launch(plan)["status"] == "ok"
+    for path in bench.launch_folder.rglob("*"):
+        assert path.is_dir() or key.encode() not in path.read_bytes(), path
 
 
 def test_a_server_of_another_model_is_refused(bench):
@@ -188,16 +201,20 @@ def test_a_taken_port_is_avoided_and_said(bench, monkeypatch, companion):
     assert f"port {first + companion} is taken by" in note["text"] and f"(pid {os.getpid()}" in note["text"]
 
 
-def test_a_port_that_is_taken_after_the_check_costs_one_more_start(bench, monkeypatch):
-    """Somebody listens on the port before the server does: what answers there is not our server (CASE 45 f)."""
+def test_an_old_server_that_answers_on_the_port_is_not_ours(bench, monkeypatch):
+    """It took the port after the check and answers well (CASE 45 f): one more start, on another port."""
     first, second = two_bases(monkeypatch)
-    plan = bench.plan("listen-late=2", start_stall_s=10.0, levels=(1,))
+    plan = bench.plan("listen-late=5", start_stall_s=10.0, levels=(1,))
     with ThreadPoolExecutor() as pool:
         launch = pool.submit(bench.launch, plan)
         while not any("graph capture" in text for text in bench.said):
             time.sleep(0.01)
-        with socket.create_server(("127.0.0.1", first)):
+        old = subprocess.Popen([sys.executable, str(HERE / "scripted_server.py"), "--port", str(first)])
+        try:
             outcome = launch.result()
+        finally:
+            old.kill()
+            old.wait()
     assert outcome["status"] == "ok" and outcome["port"] == second
     assert [one["class"] for one in outcome["attempts"]] == ["port-in-use", None]
     assert any(one["code"] == "port-taken" for one in outcome["findings"])

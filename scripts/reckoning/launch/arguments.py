@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .failures import SECRET_KEY
+
 # What SGLang is known to set by itself: argument -> (when, why). Read from the source of 0.5.12.post1 and 0.5.23.
 KNOWN = {
     "max_running_requests": "DFlash sets 48 when nothing is asked for; other limits come from the memory that is left",
@@ -35,7 +37,7 @@ def differences(settings: Mapping[str, Any], info: Mapping[str, Any]) -> list[di
     found = []
     for argument, requested in settings.items():
         effective = effective_value(argument, info)
-        if effective is not UNREPORTED and not same(requested, effective):
+        if not SECRET_KEY.search(argument) and effective is not UNREPORTED and not same(requested, effective):
             found.append(_difference(argument, requested, effective))
     for argument, applies in SILENT.items():
         effective = effective_value(argument, info)

@@ -66,7 +66,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= 4:
             text = text.replace(secret, HIDDEN)
-    return SECRET_IN_TEXT.sub(lambda found: found[1] + HIDDEN, text)
+    return SECRET_IN_TEXT.sub(lambda found: (found[1] or "") + HIDDEN, text)
 
 
 SECRET_IN_TEXT = re.compile(
@@ -77,16 +77,21 @@ SECRET_IN_TEXT = re.compile(
 SECRET_KEY = re.compile(r"api_?key|password|secret|(?:hf|access|auth|bearer)_?token", re.IGNORECASE)
 
 
-def without_secrets(value: Any) -> Any:
-    """Return a JSON value with the content of every secret key hidden, at any depth; empty ones stay as they are."""
+def without_secrets(value: Any, secrets: Iterable[str] = ()) -> Any:
+    """Return a JSON value with the content of every secret key hidden, and every known secret in its texts.
+
+    At any depth; empty values of secret keys stay as they are.
+    """
     if isinstance(value, dict):
         return {
-            key: HIDDEN if SECRET_KEY.search(str(key)) and item not in (None, "", False) else without_secrets(item)
+            key: HIDDEN
+            if SECRET_KEY.search(str(key)) and item not in (None, "", False)
+            else without_secrets(item, secrets)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [without_secrets(item) for item in value]
-    return hide(value, ()) if isinstance(value, str) else value
+        return [without_secrets(item, secrets) for item in value]
+    return hide(value, secrets) if isinstance(value, str) else value
 
 
 def command_secrets(command: list[str], env: dict[str, str]) -> list[str]:

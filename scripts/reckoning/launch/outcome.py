@@ -102,7 +102,7 @@ def outcome_of(state: Launch, tries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return outcome.json (see docs/architecture.md)."""
     durations = {key: state.durations.get(key) for key in ("start_s", "warmup_s", "measure_s", "stop_s")}
     failed = sum(1 for point in state.measurement.points if point.get("status") != "ok")
-    return {
+    outcome = {
         "schema_version": SCHEMA_VERSION,
         "experiment": state.plan["experiment"],
         "arm": state.arm["slug"],
@@ -114,8 +114,8 @@ def outcome_of(state: Launch, tries: list[dict[str, Any]]) -> dict[str, Any]:
         "attempts": tries,
         "started_at": state.started_at,
         "durations": {**durations, "total_s": state.clock()},
-        "command": [hide(word, state.secrets) for word in state.command],
-        "env": without_secrets(state.env),
+        "command": state.command,
+        "env": state.env,
         "port": state.port,
         "pid": state.pid,
         "versions": {
@@ -128,3 +128,4 @@ def outcome_of(state: Launch, tries: list[dict[str, Any]]) -> dict[str, Any]:
         "points": {"planned": len(state.launch["points"]), "measured": state.measurement.measured, "failed": failed},
         "findings": state.findings,
     }
+    return without_secrets(outcome, state.secrets)

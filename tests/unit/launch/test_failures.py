@@ -39,6 +39,7 @@ def test_secrets_are_hidden_wherever_they_stand():
     secrets = command_secrets(command, {"HF_TOKEN": "hf_abcdefgh", "PATH": "/bin"})
     assert set(secrets) == {"sk-abc-123456", "topsecret", "tok-en", "hf_abcdefgh"}
     assert hide("key topsecret of hf_abcdefgh", secrets) == "key [hidden] of [hidden]"
+    assert hide("with sk-abcdef0123 in it", ()) == "with [hidden] in it"
     assert hide("ServerArgs(api_key='abcdef', tp_size=2, admin_api_key=None)", ()) == (
         "ServerArgs(api_key='[hidden]', tp_size=2, admin_api_key=None)"
     )
