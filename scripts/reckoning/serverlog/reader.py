@@ -21,6 +21,7 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: |:?$)")
 _TRACEBACK = "Traceback (most recent call last)"
 _UNHANDLED = re.compile(r"hit an exception|Initialization failed|Exception in")
 _CHECKS_SETTINGS = re.compile(r"server_args\.py|model_config\.py")
+_ASKED_TO_STOP = re.compile(r"^(?:asyncio\.exceptions\.)?CancelledError|^KeyboardInterrupt|^SystemExit|^GeneratorExit")
 _DEATH = re.compile(r"hit an exception|Received sigquit|died during initialization|Triggering SIGQUIT|Killed$")
 _CUDA_GRAPH = re.compile(r"cuda graph: (True|False)")
 # A line may be a cause only if it has one of these words: a few microseconds spare most lines some forty searches.
@@ -218,6 +219,8 @@ class LogReader:
                 self._add(rule, found, body)
 
     def _exception(self, line: str, frames: str) -> None:
+        if _ASKED_TO_STOP.match(line):
+            return
         rule, found = _match(line, frames)
         if rule and found and rule.kind is not Kind.GENERAL:
             self._add(rule, found, line)
@@ -285,7 +288,7 @@ class LogReader:
 
     def _count_decode(self, line: str) -> None:
         found = _CUDA_GRAPH.search(line)
-        if found:
+        if found and "Decode batch" in line:  # prefill runs without graphs as a rule
             self._decode["graph" if found[1] == "True" else "eager"] += 1
 
     def _from_ending(self, stalled: bool, exit_code: int | None) -> Cause | None:

@@ -281,3 +281,9 @@ def test_single_lines(line, class_):
 )
 def test_warnings_are_no_causes(line):
     assert read_log(line + "\n").cause is None
+
+
+@pytest.mark.parametrize("name", ["asyncio.exceptions.CancelledError", "KeyboardInterrupt", "SystemExit: 0"])
+def test_being_asked_to_stop_is_no_cause(name):
+    log = f'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    g()\n{name}\n'
+    assert read_log(log).cause is None

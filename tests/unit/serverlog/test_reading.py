@@ -96,7 +96,8 @@ def test_excerpt_of_a_healthy_log_is_its_end():
 
 def test_decode_steps_without_graphs_are_counted():
     graph = "[2026-01-01 00:00:00] Decode batch, #running-req: 8, #token: 99, cuda graph: True, gen throughput: 1\n"
-    reading = read_log(graph * 3 + graph.replace("True", "False") * 2)
+    prefill = graph.replace("Decode", "Prefill").replace("True", "False")
+    reading = read_log(graph * 3 + graph.replace("True", "False") * 2 + prefill)
     assert reading.decode_batches == {"graph": 3, "eager": 2}
 
 
