@@ -156,11 +156,16 @@ CONTENDERS = {
 # --- running ------------------------------------------------------------------------------------------------------
 
 
+def pin(options: argparse.Namespace, core: int) -> list[str]:
+    """The words before a command that keep it on one core, and others off it while it works when `--realtime`."""
+    return [*(("chrt", "-f", "10") if options.realtime else ()), "taskset", "-c", str(core)]
+
+
 @contextmanager
-def truth_server(binary: Path, shape: Shape, core: int) -> Iterator[str]:
+def truth_server(binary: Path, shape: Shape, place: list[str]) -> Iterator[str]:
     """Run the truth server on one core; yield its address."""
     words = [str(binary), "0", f"{TTFT_MS:g}", str(TOKENS), f"{shape.interval_ms:g}", str(shape.tokens)]
-    process = subprocess.Popen(["taskset", "-c", str(core), *words], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*place, *words], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -174,12 +179,11 @@ def get(url: str) -> dict[str, Any]:
         return json.loads(reply.read())
 
 
-def run_pinned(command: list[str], core: int, log: Path) -> tuple[str, float]:
+def run_pinned(command: list[str], place: list[str], log: Path) -> tuple[str, float]:
     """Run a contender on one core; return its standard output and its CPU time with all its children, in seconds."""
     env = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
     with log.open("wb") as errors:
-        pinned = ["taskset", "-c", str(core), *command]
-        process = subprocess.Popen(pinned, stdout=subprocess.PIPE, stderr=errors, cwd=log.parent, env=env)
+        process = subprocess.Popen([*place, *command], stdout=subprocess.PIPE, stderr=errors, cwd=log.parent, env=env)
         assert process.stdout is not None
         output = process.stdout.read().decode()
         _, status, usage = os.wait4(process.pid, 0)
@@ -189,12 +193,12 @@ def run_pinned(command: list[str], core: int, log: Path) -> tuple[str, float]:
     return output, usage.ru_utime + usage.ru_stime
 
 
-def measure(name: str, setting: Setting, core: int) -> dict[str, Any]:
+def measure(name: str, setting: Setting, place: list[str]) -> dict[str, Any]:
     """Let one contender measure; its results, its CPU time and the truth server's account of itself."""
     command, read = CONTENDERS[name]
     setting.folder.mkdir(parents=True, exist_ok=True)
     get(setting.url + "/reset")
-    output, cpu_s = run_pinned(command(setting), core, setting.folder / "log")
+    output, cpu_s = run_pinned(command(setting), place, setting.folder / "log")
     return {**read(setting, output), "cpu_s": cpu_s, "truth": get(setting.url + "/truth")}
 
 
@@ -230,18 +234,18 @@ def run(options: argparse.Namespace) -> None:
         subprocess.run(["cc", "-O2", "-o", str(binary), str(HERE / "truth_server.c"), "-lm"], check=True)
         tokenizer = make_tokenizer(Path(scratch) / "tokenizer")
         for shape in (SHAPES[name] for name in options.shape):
-            with truth_server(binary, shape, options.server_core) as url:
+            with truth_server(binary, shape, pin(options, options.server_core)) as url:
                 plan = list(itertools.product(range(options.repeats), options.levels, names))
                 base = {}
                 for number, (repeat, level, name) in enumerate(plan):
                     if name not in base:
                         setting = Setting(url, 1, 1, Path(scratch) / f"base-{name}", tokenizer, options.peers)
-                        base[name] = measure(name, setting, options.client_core)
+                        base[name] = measure(name, setting, pin(options, options.client_core))
                     load = wait_for_quiet(options.quiet, options.wait)
                     folder = Path(scratch) / f"{shape.name}-{number}"
                     setting = Setting(url, level, level * options.rounds, folder, tokenizer, options.peers)
                     result = {"contender": name, "shape": shape.name, "concurrency": level, "repeat": repeat}
-                    result |= measure(name, setting, options.client_core)
+                    result |= measure(name, setting, pin(options, options.client_core))
                     events = setting.requests * shape.events
                     result |= {"load_before": load, "events": events, "cpu_base_s": base[name]["cpu_s"]}
                     result["cpu_us_per_event"] = (result["cpu_s"] - base[name]["cpu_s"]) / events * 1e6
@@ -360,6 +364,9 @@ def main() -> None:
     cli.add_argument("--repeats", type=int, default=1)
     cli.add_argument("--client-core", type=int, default=1)
     cli.add_argument("--server-core", type=int, default=0)
+    cli.add_argument(
+        "--realtime", action="store_true", help="SCHED_FIFO for server and clients (root): a shared machine"
+    )
     cli.add_argument("--quiet", type=float, default=0.5, help="wait for a load average below this before each run")
     cli.add_argument("--wait", type=float, default=120.0, help="at most so many seconds")
     cli.add_argument("--results", type=Path, default=Path("accuracy.jsonl"))

@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from reckoning.files import write_json, write_table
 
+from .flags import FLAGS
 from .prompts import KINDS
 from .server import Server, ServerError
-from .session import Target, measure_points
+from .session import Interrupted, Measured, Target, measure_points
 from .summary import summary_table
 
 OWN_PROMPTS = Path(__file__).resolve().parents[3] / "resources" / "prompts" / "chat.yaml"
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     cli = argparse.ArgumentParser(
         prog="python -m reckoning.load",
         description="Measure a running server with a closed loop of C streams (or Poisson arrivals).",
-        epilog="Exit status: 0 all points measured, 1 at least one failed, 2 nothing could be measured.",
+        epilog="Exit status: 0 all points measured, 1 some failed, 2 nothing could be measured, 130 interrupted.",
     )
     cli.add_argument("--base-url", required=True, help="http://host:port of the server")
     cli.add_argument("--concurrency", required=True, type=levels, help="streams, e.g. 1,8,32")
@@ -142,32 +143,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     points = points_of(options)
     screen.print(f"{target.base_url} ({target.kind}), model {target.model}: {len(points)} points", highlight=False)
+    interrupted = False
     with Bars(screen, len(points)) as bars:
-        measured = measure_points(
-            target,
-            points,
-            {"load": workload_of(options, target.kind)},
-            seed=options.seed,
-            limits={"request_idle_s": options.idle_timeout, "request_total_s": options.total_timeout},
-            progress=bars.show,
-            raw_folder=options.out / "raw",
-        )
-    save(options, target, measured.points, measured.requests)
-    Console().print(summary_table(measured.points, measured.requests))
-    for entry in measured.points:
-        if entry["status"] != "ok":
-            screen.print(f"C={entry['concurrency']} repeat {entry['repeat']}: {entry['reason']}", highlight=False)
+        try:
+            measured = measure_points(
+                target,
+                points,
+                {"load": workload_of(options, target.kind)},
+                seed=options.seed,
+                limits={"request_idle_s": options.idle_timeout, "request_total_s": options.total_timeout},
+                progress=bars.show,
+                raw_folder=options.out / "raw",
+            )
+        except Interrupted as interrupt:
+            measured, interrupted = interrupt.measured, True
+    save(options, target, measured)
+    show(measured, screen)
+    if interrupted:
+        screen.print(f"interrupted: {len(measured.points)} of {len(points)} points were finished and are saved")
+        return 130
     failed = sum(entry["status"] != "ok" for entry in measured.points)
     return 0 if not failed else 2 if failed == len(measured.points) else 1
 
 
-def save(options: argparse.Namespace, target: Target, points: list[dict[str, Any]], requests: Any) -> None:
+def show(measured: Measured, screen: Console) -> None:
+    """Print the summary, and below it what the reader of a point must know: why it failed, or its flags."""
+    Console().print(summary_table(measured.points, measured.requests))
+    for entry in measured.points:
+        name = f"C={entry['concurrency']} repeat {entry['repeat']}"
+        if entry["status"] != "ok":
+            screen.print(f"{name} failed: {entry['reason']}", highlight=False, markup=False)
+        for flag in entry["flags"]:
+            screen.print(f"{name}: {flag}: {FLAGS[flag]}", highlight=False, markup=False)
+
+
+def save(options: argparse.Namespace, target: Target, measured: Measured) -> None:
     settings = {key: value for key, value in vars(options).items() if key != "out"}
     server = {"base_url": target.base_url, "model": target.model, "kind": target.kind}
     write_json(
-        options.out / "points.json", {"schema_version": 1, "server": server, "options": settings, "points": points}
+        options.out / "points.json",
+        {"schema_version": 1, "server": server, "options": settings, "points": measured.points},
     )
-    write_table(options.out / "requests.parquet", requests)
+    write_table(options.out / "requests.parquet", measured.requests)
 
 
 class Bars:

@@ -53,6 +53,14 @@ class Measured:
     requests: pd.DataFrame = field(default_factory=lambda: requests_table([]))
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while points were measured; `measured` holds what was finished before."""
+
+    def __init__(self, measured: Measured) -> None:
+        super().__init__("interrupted")
+        self.measured = measured
+
+
 class PointProblem(Exception):
     """Why one point could not be measured; it becomes the point's `reason`."""
 
@@ -77,13 +85,17 @@ def measure_points(
     thresholds of `reckoning.load.flags`. `alive` says None, or why the server can no longer be used: then the running
     point and all later ones are failed with that reason. `launch_clock_start` is the zero of all times
     (time.monotonic()). `fault_of_texts`, given the answers' texts, says what is wrong with them, or None. Workloads
-    with `keep_raw` leave their raw captures in `raw_folder` (see `reckoning.load.capture`).
+    with `keep_raw` leave their raw captures in `raw_folder` (see `reckoning.load.capture`). Ctrl-C raises Interrupted,
+    which carries what was finished.
     """
     zero_s = time.monotonic() if launch_clock_start is None else launch_clock_start
     alive = _never_raising(alive)
     session = _Session(target, workloads, seed, limits, alive, progress, int(zero_s * 1e9), fault_of_texts, raw_folder)
-    for position, point in enumerate(points):
-        session.measure(point, position, len(points))
+    try:
+        for position, point in enumerate(points):
+            session.measure(point, position, len(points))
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(Measured(session.points, requests_table(session.rows))) from interrupt
     return Measured(session.points, requests_table(session.rows))
 
 

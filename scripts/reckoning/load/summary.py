@@ -13,9 +13,9 @@ MISSING = "-"
 
 def summary_table(points: Sequence[Mapping[str, Any]], requests: pd.DataFrame) -> Table:
     """Return the points by concurrency and repeat: rates in tok/s, times in ms as median and 99th percentile."""
-    table = Table(title="output tok/s: steady window; TTFT and TPOT: median / 99th percentile of successful requests")
-    for heading in ("C", "repeat", "achieved", "tok/s", "whole run", "TTFT ms", "TPOT ms", "ok", "failed", "flags"):
-        table.add_column(heading, justify="left" if heading == "flags" else "right")
+    table = Table(caption="TTFT and TPOT: median of successful requests, / 99th percentile from 500 requests on")
+    for heading in ("C", "repeat", "in flight", "tok/s", "whole run", "TTFT ms", "TPOT ms", "ok", "failed"):
+        table.add_column(heading, justify="right", no_wrap=True)
     good = requests[(requests.outcome == "ok") & (requests.phase != "warmup")]
     for entry in sorted(points, key=lambda point: (point["concurrency"], point["repeat"])):
         rows = good[good.point == entry["index"]]
@@ -29,7 +29,6 @@ def summary_table(points: Sequence[Mapping[str, Any]], requests: pd.DataFrame) -
             spread(rows.tpot_ms),
             str(entry["requests"]["ok"]),
             str(entry["requests"]["failed"]),
-            " ".join(entry["flags"]) if entry["status"] == "ok" else "point failed",
         )
     return table
 
@@ -42,9 +41,9 @@ def number(value: float | None) -> str:
 
 
 def spread(times: pd.Series, least_for_tail: int = 500) -> str:
-    """Return median / p99; no p99 from fewer than `least_for_tail` requests."""
+    """Return the median, and the 99th percentile when `least_for_tail` requests support one."""
     known = times.dropna()
     if known.empty:
         return MISSING
-    tail = number(float(known.quantile(0.99))) if len(known) >= least_for_tail else MISSING
-    return f"{number(float(known.median()))} / {tail}"
+    middle = number(float(known.median()))
+    return f"{middle} / {number(float(known.quantile(0.99)))}" if len(known) >= least_for_tail else middle

@@ -74,6 +74,7 @@ class ScriptedServer:
         self.sglang = sglang
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
+        self.heads: list[str] = []
         self.control: list[str] = []
         self.open_now = self.most_open = 0
         self.in_flight = self.most_in_flight = 0
@@ -135,6 +136,8 @@ class ScriptedServer:
                     (int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length")), 0
                 )
                 body = await reader.readexactly(length)
+                if path.startswith((b"/v1/chat", b"/v1/completions", b"/generate")):
+                    self.heads.append(head.decode())
                 if not await self._answer(method.decode(), path.decode(), body, writer):
                     break
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
