@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from reckoning.analyse.assemble import findings_of
+from reckoning.analyse.crosscheck import cross_checks
 from reckoning.analyse.design import design_from_plan
 from reckoning.analyse.gather import gather, read_outcomes
 from reckoning.analyse.outside import read_published
@@ -31,7 +32,8 @@ def analyse_experiment(results: Path) -> dict[str, Any]:
     times = sorted(launch.started_at for launch in launches if launch.started_at)
     design = design_from_plan(plan, times[0] if times else None)
     evidence = gather(results, plan, design, launches)
-    found = compute(design, evidence, _outside(plan, "published"), _outside(plan, "predicted"))
+    checks = cross_checks(results, launches, design.confidence)
+    found = compute(design, evidence, _outside(plan, "published"), _outside(plan, "predicted"), checks)
     findings = findings_of(found)
     write_tables(results / "tables", found, findings)
     write_json(results / "findings.json", findings)

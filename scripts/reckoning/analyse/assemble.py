@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from reckoning.analyse.compare import STATE_NOTES, Contrast, Estimate
+from reckoning.analyse.crosscheck import UNITS, CrossCheck
 from reckoning.analyse.design import Arm
 from reckoning.analyse.effects import FactorEffect, Speculation
 from reckoning.analyse.next_steps import next_steps
@@ -73,6 +74,7 @@ def findings_of(results: Results) -> dict[str, Any]:
         "hypotheses": [_hypothesis(h) for h in results.hypotheses],
         "sample_hours": [_hours(h, results) for h in results.hours],
         "energy": [_energy(e) for e in results.estimates if e.metric == "energy_j_per_token"],
+        "cross_check": [_cross_check(c, results) for c in results.cross_checks],
         "exclusions": list(evidence.exclusions),
         "refusals": [{"code": r.code, "where": r.where, "text": r.text} for r in refused],
         "findings": as_findings(statements(results, refused)),
@@ -377,6 +379,22 @@ def _hours(item, results: Results) -> dict[str, Any]:
         "output_tokens_mean": item.tokens_mean,
         "n": i.n,
         "text": hours_sentence(item, results.design),
+    }
+
+
+def _cross_check(check: CrossCheck, results: Results) -> dict[str, Any]:
+    known = results.design.metrics.get(check.metric)
+    notes = [STATE_NOTES.get(check.ratio.state), f"{check.failed} checks gave no number" if check.failed else None]
+    return {
+        **_place(check.arm, check.cell, check.metric),
+        "unit": known.unit if known else UNITS.get(check.metric, ""),
+        "ours": check.ours.estimate,
+        "theirs": check.theirs.estimate,
+        "ratio": check.ratio.estimate,
+        "low": check.ratio.low,
+        "high": check.ratio.high,
+        "n": check.ratio.n,
+        "note": "; ".join(note for note in notes if note) or None,
     }
 
 

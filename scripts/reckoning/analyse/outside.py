@@ -30,11 +30,11 @@ class Published:
 
 
 def published_comparison(
-    table: pd.DataFrame, cells: Cells, design: Design, spreads: Sequence[Spread], workload: str | None
+    table: pd.DataFrame, cells: Cells, design: Design, spreads: Sequence[Spread]
 ) -> list[Published]:
     """Compare a table (arm, concurrency, output_tok_s, optional workload, approximate, note) with our own runs."""
     labels = {arm.name: arm.slug for arm in design.arms} | {arm.slug: arm.slug for arm in design.arms}
-    first = workload or next(iter(design.workloads), None) or next(iter(cells.workloads(design.primary)), "")
+    first = next(iter(design.workloads), None) or next(iter(cells.workloads(design.primary)), "")
     found = []
     for row in table.to_dict("records"):
         value = pd.to_numeric(row.get(design.primary), errors="coerce")

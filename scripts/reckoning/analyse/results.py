@@ -9,6 +9,7 @@ import pandas as pd
 
 from reckoning.analyse import compare, effects, hypotheses, outside, spread
 from reckoning.analyse.cells import Cells, make_cells
+from reckoning.analyse.crosscheck import CrossCheck
 from reckoning.analyse.design import Design
 from reckoning.analyse.evidence import Evidence
 from reckoning.analyse.winners import Winner, winners
@@ -37,6 +38,7 @@ class Results:
     predicted: Sequence[outside.Published]
     hours: Sequence[outside.SampleHours]
     hypotheses: Sequence[hypotheses.Answer]
+    cross_checks: Sequence[CrossCheck] = ()
 
     def estimate(self, arm: str, cell, metric: str) -> compare.Estimate | None:
         """Return one estimate, or None."""
@@ -48,7 +50,7 @@ def compute(
     evidence: Evidence,
     published: pd.DataFrame | None = None,
     predicted: pd.DataFrame | None = None,
-    published_workload: str | None = None,
+    cross_checks: Sequence[CrossCheck] = (),
 ) -> Results:
     """Compute every result of the design from the evidence; any subset of the evidence may be missing."""
     cells = make_cells(evidence, design)
@@ -62,7 +64,7 @@ def compute(
     def beside(table: pd.DataFrame | None) -> list[outside.Published]:
         if table is None:
             return []
-        return outside.published_comparison(table, cells, design, spreads, published_workload)
+        return outside.published_comparison(table, cells, design, spreads)
 
     return Results(
         design=design,
@@ -84,4 +86,5 @@ def compute(
         predicted=beside(predicted),
         hours=outside.sample_hours(evidence, cells, design),
         hypotheses=hypotheses.answers(cells, design),
+        cross_checks=cross_checks,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +16,14 @@ from reckoning.analyse.exclusions import SPECULATION_OFF
 from reckoning.analyse.recommend import winner_sentence
 from reckoning.analyse.refusals import Refusal
 from reckoning.analyse.results import Results
-from reckoning.analyse.words import number
+from reckoning.analyse.words import number, signed_percent
 from reckoning.statistics.contrasts import PairedRatio, Verdict
 from reckoning.statistics.intervals import Interval
 
 RANKS = {
     "single-run": 50, "winner-throughput": 100, "winner-latency": 110, "failed-arm": 200, "hypothesis": 300,
     "crossover": 400, "tie": 450, "factor": 500, "interaction": 550, "speculation": 580, "negative": 600,
-    "sample-hours": 700, "published": 720, "energy": 740, "drift": 800, "variance": 820, "refusal": 900,
+    "sample-hours": 700, "published": 720, "cross-check": 730, "energy": 740, "drift": 800, "variance": 820, "refusal": 900,
 }  # fmt: skip
 """Where a kind stands; `Statement.weight` (below 50) moves a statement up inside its kind."""
 
@@ -50,7 +51,7 @@ def statements(results: Results, refusals: Sequence[Refusal]) -> list[Statement]
     found = [
         *_winners(results), *_failed(results), *_hypotheses(results), *_crossovers(results), *_ties(results),
         *_factors(results), *_speculation(results), *_negative(results), *_hours(results), *_published(results),
-        *_energy(results), *_drift(results), *_variance(results), *_refused(refusals),
+        *_cross_check(results), *_energy(results), *_drift(results), *_variance(results), *_refused(refusals),
     ]  # fmt: skip
     return sorted(found, key=lambda s: (RANKS[s.kind] - s.weight, s.text))
 
@@ -271,6 +272,22 @@ def _published(results: Results) -> Iterator[Statement]:
         verdict = "differs" if any(p.verdict == "differs" for p in tested) else "reproduced"
         text = sentences.published_sentence(tested, results.design)
         yield Statement("published", text, verdict, n=len(tested))
+
+
+def _cross_check(results: Results) -> Iterator[Statement]:
+    """The throughput of our client over that of bench_serving, the case farthest from 1."""
+    found = [c for c in results.cross_checks if c.metric == "output_tok_s_whole_run"]
+    if found:
+        worst = max(found, key=lambda c: abs(math.log(c.ratio.estimate)))
+        i = worst.ratio
+        text = (
+            f"bench_serving on the same launches: our whole-run throughput differs from it by at most "
+            f"{signed_percent(i.estimate, i.low, i.high)} ({results.design.name(worst.arm)}, {worst.cell.workload} "
+            f"C={worst.cell.concurrency}, n={i.n}; {len(found)} places compared)."
+        )
+        yield Statement(
+            "cross-check", text, i.state, arms=(worst.arm,), **_estimate(i), **_at(worst.cell, worst.metric)
+        )
 
 
 def _energy(results: Results) -> Iterator[Statement]:

@@ -371,3 +371,20 @@ class TestBrokenFiles:
     def test_no_plan_is_one_clear_error(self, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"plan\.json"):
             analyse_experiment(tmp_path)
+
+
+def test_cross_check_with_bench_serving_by_hand(tmp_path):
+    """Ratios 0.99, 1.00, 1.01 over three launches: geometric mean 0.99997, and one launch whose check failed."""
+    folder = write_experiment(tmp_path / "small", replace(SCENARIOS["small"], blocks=4, gaps=False))
+    for block, ours in ((1, 99.0), (2, 100.0), (3, 101.0), (4, None)):
+        metrics = {"output_tok_s_whole_run": {"ours": ours, "theirs": 100.0, "ratio": None}} if ours else {}
+        entry = {"workload": "chat", "concurrency": 32, "status": "ok" if ours else "failed", "metrics": metrics}
+        write_json(folder / "launches" / "ep8" / f"block{block}" / "crosscheck.json", {"entries": [entry]})
+    analyse_experiment(folder)
+    findings = read_json(folder / "findings.json")
+    assert faults_of(findings) == []
+    (check,) = findings["cross_check"]
+    assert check["ratio"] == pytest.approx((0.99 * 1.01) ** (1 / 3))
+    assert check["low"] < 0.99 < 1.01 < check["high"]
+    assert (check["n"], check["note"]) == (3, "1 checks gave no number")
+    assert any("bench_serving on the same launches" in text for text in texts(findings, "cross-check"))
