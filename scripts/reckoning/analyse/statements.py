@@ -23,7 +23,8 @@ from reckoning.statistics.intervals import Interval
 RANKS = {
     "single-run": 50, "winner-throughput": 100, "winner-latency": 110, "failed-arm": 200, "hypothesis": 300,
     "crossover": 400, "tie": 450, "factor": 500, "interaction": 550, "speculation": 580, "negative": 600,
-    "sample-hours": 700, "published": 720, "cross-check": 730, "energy": 740, "drift": 800, "variance": 820, "refusal": 900,
+    "sample-hours": 700, "published": 720, "cross-check": 730, "energy": 740, "drift": 800,
+    "variance": 820, "refusal": 900,
 }  # fmt: skip
 """Where a kind stands; `Statement.weight` (below 50) moves a statement up inside its kind."""
 
