@@ -8,12 +8,14 @@ from typing import Any
 
 import pandas as pd
 
+from reckoning.analyse.cells import Cell
 from reckoning.analyse.compare import STATE_NOTES, Contrast, Estimate
 from reckoning.analyse.crosscheck import UNITS, CrossCheck
 from reckoning.analyse.design import Arm
-from reckoning.analyse.effects import FactorEffect, Speculation
+from reckoning.analyse.effects import CrossoverOf, FactorEffect, Speculation
+from reckoning.analyse.hypotheses import Answer
 from reckoning.analyse.next_steps import next_steps
-from reckoning.analyse.outside import Published
+from reckoning.analyse.outside import Published, SampleHours
 from reckoning.analyse.recommend import recommendations
 from reckoning.analyse.refusals import refusals
 from reckoning.analyse.results import Results
@@ -26,6 +28,9 @@ from reckoning.analyse.sentences import (
 )
 from reckoning.analyse.spread import DriftOf, QuantileOf, Spread
 from reckoning.analyse.statements import as_findings, statements
+from reckoning.statistics.contrasts import PairedRatio
+from reckoning.statistics.intervals import Interval
+from reckoning.statistics.variance import VarianceComponents
 
 SCHEMA_VERSION = 1
 
@@ -124,7 +129,7 @@ def _text(value: Any) -> str | None:
     return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _place(arm: str, cell, metric: str) -> dict[str, Any]:
+def _place(arm: str | None, cell: Cell, metric: str) -> dict[str, Any]:
     return {"arm": arm, "workload": cell.workload, "concurrency": cell.concurrency, "metric": metric}
 
 
@@ -146,24 +151,30 @@ def _estimate(estimate: Estimate, results: Results, points: Mapping[tuple, pd.Da
     return {
         **_place(estimate.arm, estimate.cell, estimate.metric),
         "unit": results.design.metrics[estimate.metric].unit,
-        "estimate": i.estimate,
-        "low": i.low,
-        "high": i.high,
-        "n": i.n,
+        **_bounds(i),
         "launches": launches,
         "note": STATE_NOTES.get(i.state),
         "flags": flags,
     }
 
 
+def _bounds(interval: Interval | None, name: str = "estimate") -> dict[str, Any]:
+    if interval is None:
+        return {name: None, "low": None, "high": None, "n": 0}
+    return {name: interval.estimate, "low": interval.low, "high": interval.high, "n": interval.n}
+
+
+def _pair(pair: PairedRatio | None) -> dict[str, Any]:
+    if pair is None:
+        return {"ratio": None, "low": None, "high": None, "n": 0}
+    return {"ratio": pair.ratio, "low": pair.low, "high": pair.high, "n": pair.n}
+
+
 def _ratio(contrast: Contrast) -> dict[str, Any]:
     pair = contrast.pair
     return {
         "family_size": contrast.family_size,
-        "ratio": pair.ratio,
-        "low": pair.low,
-        "high": pair.high,
-        "n": pair.n,
+        **_pair(pair),
         "p": pair.p,
         "p_holm": contrast.p_holm,
         "p_equivalence": contrast.p_equivalence,
@@ -196,7 +207,7 @@ def _variance(spread: Spread) -> dict[str, Any]:
     }
 
 
-def _variance_note(c) -> str | None:
+def _variance_note(c: VarianceComponents) -> str | None:
     if c.repeat_df == 0:
         return "one repeat per launch: launches and repeats cannot be told apart"
     if c.launch_df == 0:
@@ -228,7 +239,7 @@ def _drift(found: DriftOf, results: Results) -> dict[str, Any]:
     }
 
 
-def _crossover(found, results: Results) -> dict[str, Any]:
+def _crossover(found: CrossoverOf, results: Results) -> dict[str, Any]:
     def leader(lead: int) -> str:
         return found.arm if lead > 0 else found.reference
 
@@ -268,10 +279,7 @@ def _quantile(q: QuantileOf, results: Results) -> dict[str, Any]:
         **_place(q.arm, q.cell, q.metric),
         "unit": results.design.metrics[q.metric].unit,
         "q": q.q,
-        "estimate": q.interval.estimate,
-        "low": q.interval.low,
-        "high": q.interval.high,
-        "n": q.interval.n,
+        **_bounds(q.interval),
         "requests": q.requests,
         "requests_min": q.requests_min,
         "censored": q.censored,
@@ -283,15 +291,11 @@ def _quantile(q: QuantileOf, results: Results) -> dict[str, Any]:
 def _speculation(found: Speculation, results: Results) -> dict[str, Any]:
     levels = []
     for contrast, length, level in found.levels:
-        pair = contrast.pair if contrast else None
         i = length.interval if length else None
         levels.append(
             {
                 "concurrency": level,
-                "ratio": pair.ratio if pair else None,
-                "low": pair.low if pair else None,
-                "high": pair.high if pair else None,
-                "n": pair.n if pair else 0,
+                **_pair(contrast.pair if contrast else None),
                 "verdict": str(contrast.verdict) if contrast else "none",
                 "acceptance_length": i.estimate if i else None,
                 "acceptance_low": i.low if i else None,
@@ -338,10 +342,9 @@ def _predicted(item: Published, results: Results) -> dict[str, Any]:
     return {**{key: shared[key] for key in kept}, "predicted": item.value, "source": None}
 
 
-def _hypothesis(answer) -> dict[str, Any]:
+def _hypothesis(answer: Answer) -> dict[str, Any]:
     evidence = []
     for item in answer.evidence:
-        pair = item.pair
         evidence.append(
             {
                 "arm": item.arm,
@@ -349,11 +352,8 @@ def _hypothesis(answer) -> dict[str, Any]:
                 "workload": item.workload,
                 "concurrency": item.concurrency,
                 "metric": item.metric,
-                "ratio": pair.ratio if pair else None,
-                "low": pair.low if pair else None,
-                "high": pair.high if pair else None,
-                "n": pair.n if pair else 0,
-                "p": pair.p if pair else None,
+                **_pair(item.pair),
+                "p": item.pair.p if item.pair else None,
                 "holds": item.holds,
             }
         )
@@ -366,18 +366,14 @@ def _hypothesis(answer) -> dict[str, Any]:
     }
 
 
-def _hours(item, results: Results) -> dict[str, Any]:
-    i = item.hours
+def _hours(item: SampleHours, results: Results) -> dict[str, Any]:
     return {
         "arm": item.arm,
         "workload": item.cell.workload,
         "concurrency": item.cell.concurrency,
         "samples": item.samples,
-        "hours": i.estimate,
-        "low": i.low,
-        "high": i.high,
+        **_bounds(item.hours, "hours"),
         "output_tokens_mean": item.tokens_mean,
-        "n": i.n,
         "text": hours_sentence(item, results.design),
     }
 
@@ -390,10 +386,7 @@ def _cross_check(check: CrossCheck, results: Results) -> dict[str, Any]:
         "unit": known.unit if known else UNITS.get(check.metric, ""),
         "ours": check.ours.estimate,
         "theirs": check.theirs.estimate,
-        "ratio": check.ratio.estimate,
-        "low": check.ratio.low,
-        "high": check.ratio.high,
-        "n": check.ratio.n,
+        **_bounds(check.ratio, "ratio"),
         "note": "; ".join(note for note in notes if note) or None,
     }
 
@@ -404,9 +397,6 @@ def _energy(estimate: Estimate) -> dict[str, Any]:
         "arm": estimate.arm,
         "workload": estimate.cell.workload,
         "concurrency": estimate.cell.concurrency,
-        "energy_j_per_token": i.estimate,
-        "low": i.low,
-        "high": i.high,
-        "n": i.n,
+        **_bounds(i, "energy_j_per_token"),
         "note": STATE_NOTES.get(i.state),
     }
