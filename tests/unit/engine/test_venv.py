@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -10,11 +12,34 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reckoning.engine import venv
 from reckoning.engine.spec import EngineError, load_specs
 from reckoning.engine.venv import MARK, ensure_venv
 from tests.unit.engine.conftest import wheel
 
-pytestmark = pytest.mark.slow  # each test makes a virtual environment: some seconds
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory) -> Path:
+    """Return an empty virtual environment, made once: pip's own unpacking is most of what a tiny engine costs."""
+    folder = tmp_path_factory.mktemp("template") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def copied_environments(template, monkeypatch):
+    """Copy the template where a build asks for a new virtual environment; every other command runs as it is."""
+    real = venv._run
+
+    def run(command, *rest):
+        if command[1:3] == ["-m", "venv"]:
+            shutil.copytree(template, command[3], symlinks=True)
+        else:
+            real(command, *rest)
+
+    monkeypatch.setattr(venv, "_run", run)
 
 
 def write_engine(envs: Path, offline: Path, *locks: dict, **changes) -> None:
@@ -44,22 +69,23 @@ def build(tmp_path, offline):
     return ensure
 
 
-def test_the_engine_is_built_once_and_found_again(build, tmp_path):
+def test_an_engine_is_built_once_found_again_and_made_anew_after_an_interruption(build, tmp_path, monkeypatch):
+    shadow = tmp_path / "shadow"
+    shadow.mkdir()
+    (shadow / "tiny.py").write_text("answer = 0\n")
+    monkeypatch.setenv("PYTHONPATH", str(shadow))  # ours, not the engine's
+
     python, said = build(tmp_path / "engine.log")
-    answer = subprocess.run(
-        [python, "-c", "import tiny; print(tiny.answer)"], capture_output=True, text=True, check=True
-    )
-    assert answer.stdout == "42\n"
+    folder = python.parent.parent
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [python, "-c", "import tiny; print(tiny.answer)"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout == "42\n"
+    assert folder.parent == tmp_path / ".engines"
     assert any("step 1 of 1" in text for text in said)
     assert "tiny" in (tmp_path / "engine.log").read_text()
-    again, said = build()
-    assert again == python
-    assert said == [f"engine: tiny is built ({python.parent.parent.name})"]
 
+    assert build() == (python, [f"engine: tiny is built ({folder.name})"])
 
-def test_an_interrupted_build_is_not_taken_for_an_engine(build):
-    python, _ = build()
-    folder = python.parent.parent
     (folder / MARK).unlink()
     (folder / "leftover").touch()
     again, said = build()
@@ -75,12 +101,15 @@ def test_a_file_with_another_hash_is_refused_and_the_engine_stays_unbuilt(build,
     assert not list((tmp_path / ".engines").glob(f"*/{MARK}"))
 
 
-def test_a_changed_lock_gets_an_engine_of_its_own(build, tmp_path):
-    first, _ = build()
+def test_a_changed_lock_or_another_python_gets_an_engine_of_its_own(tmp_path, build):
+    def key(python: str = "3.11") -> str:
+        return load_specs(tmp_path / "envs")["tiny"].key(python)
+
+    first = key()
+    assert key() == first != key("3.12")
     with (tmp_path / "envs" / "tiny.lock").open("a") as stream:
         stream.write("# another lock\n")
-    second, _ = build()
-    assert first != second and first.exists()
+    assert key() != first
 
 
 def test_a_lock_that_names_another_version_is_noticed(tmp_path, offline, build):
@@ -131,13 +160,3 @@ def test_two_builders_make_one_engine(build):
     assert len({python for python, _ in results}) == 1
     steps = [text for _, said in results for text in said if "building tiny" in text]
     assert len(steps) == 1
-
-
-def test_our_own_python_path_does_not_reach_the_engine(build, monkeypatch, tmp_path):
-    shadow = tmp_path / "shadow"
-    shadow.mkdir()
-    (shadow / "tiny.py").write_text("answer = 0\n")
-    monkeypatch.setenv("PYTHONPATH", str(shadow))
-    python, _ = build()
-    assert python.parent.parent.parent == tmp_path / ".engines"
-    assert sys.prefix not in str(python)
