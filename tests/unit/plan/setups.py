@@ -2,33 +2,14 @@
 
 from typing import Any
 
+from reckoning.models import kimi_slice
 from reckoning.plan.facts import ModelFacts
 from reckoning.plan.rules import Demand, Setup
 
 OLD, NEW, OLDEST = "0.5.12.post1", "0.5.23", "0.5.9"
 
-# Shapes of Kimi K2.6 (its config.json); INT4 in groups of 32 for the routed experts alone.
-KIMI: dict[str, Any] = {
-    "architectures": ["DeepseekV3ForCausalLM"],
-    "num_hidden_layers": 61,
-    "first_k_dense_replace": 1,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 384,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 8,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 64,
-    "q_lora_rank": 1536,
-    "kv_lora_rank": 512,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "vocab_size": 163840,
-    "max_position_embeddings": 262144,
-    "dtype": "bfloat16",
-}
+# Shapes of Kimi K2.6, whole; INT4 in groups of 32 for the routed experts alone.
+KIMI: dict[str, Any] = {**kimi_slice.CONFIG, "num_hidden_layers": 61}
 INT4 = {
     "quantization_config": {
         "quant_method": "compressed-tensors",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reckoning.experiment.places import REPOSITORY
+from reckoning.models import tiny_kimi
 from reckoning.plan.facts import ModelFacts
 from reckoning.plan.flags import recorded_table
 from reckoning.plan.rules import Setup, judge
@@ -30,28 +31,7 @@ SAID_BY_THE_ENGINE = {
     "flashinfer-moe-ep",
     "cutlass-fp8-ep",
 }
-TARGET = {
-    "architectures": ["DeepseekV3ForCausalLM"],
-    "model_type": "deepseek_v3",
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "moe_intermediate_size": 128,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 8,
-    "q_lora_rank": 96,
-    "kv_lora_rank": 64,
-    "qk_nope_head_dim": 32,
-    "qk_rope_head_dim": 16,
-    "v_head_dim": 32,
-    "n_routed_experts": 16,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 4,
-    "first_k_dense_replace": 1,
-    "vocab_size": 1024,
-    "torch_dtype": "bfloat16",
-    "max_position_embeddings": 2048,
-}
+TARGET = {**tiny_kimi.CONFIG, "torch_dtype": "bfloat16"}
 DRAFT = {
     "architectures": ["DFlashDraftModel"],
     "model_type": "qwen3",

@@ -3,6 +3,7 @@
 import pytest
 
 from reckoning.experiment import read
+from reckoning.experiment.schema import experiment_schema
 from reckoning.plan import make_plan
 from reckoning.plan.surroundings import Surroundings
 from reckoning.plan.timing import interpolated, spoken
@@ -104,7 +105,8 @@ def test_starts_on_a_gpu_grow_with_weights_graphs_and_speculation():
         "graphs": {"settings": {"tp_size": 8}},
         "pp": {"settings": {"pp_size": 8, "disable_cuda_graph": True}},
     }
-    facts = {**KIMI, **INT4}
+    known = experiment_schema()["$defs"]["facts"]["properties"]
+    facts = {key: value for key, value in {**KIMI, **INT4}.items() if key in known}
     plan = make_plan(
         read(small(arms=arms, machine={"device": "cuda", "gpus": 8}, model={"path": "m", "facts": facts}), "x")
     )

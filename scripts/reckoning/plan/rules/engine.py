@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from reckoning.plan import flags
 from reckoning.plan.rules.core import Objection, Setup, rule
 
 
-def _flag_faults(setup: Setup, kind: str) -> Iterator[Objection]:
+def _flag_faults(setup: Setup, *, kind: str) -> Iterator[Objection]:
     written = setup.settings if setup.written is None else setup.written
     for fault in flags.faults(written, setup.flags):
         if fault.kind == kind:
             yield Objection(fault.reason, fault.remedy)
 
 
-@rule("unknown-flag", level="reject", summary="Every setting is an argument of this engine version.")
-def unknown_flag(setup: Setup) -> Iterator[Objection]:
-    yield from _flag_faults(setup, "unknown-flag")
-
-
-@rule(
-    "abbreviated-flag",
-    level="reject",
-    summary="No setting is the beginning of another argument: argparse would silently take it for that, or refuse.",
-)
-def abbreviated_flag(setup: Setup) -> Iterator[Objection]:
-    yield from _flag_faults(setup, "abbreviated-flag")
-
-
-@rule("flag-value", level="reject", summary="Every setting has a value that the engine's parser accepts.")
-def flag_value(setup: Setup) -> Iterator[Objection]:
-    yield from _flag_faults(setup, "flag-value")
-
-
-@rule("flag-twice", level="reject", summary="No argument is given under two of its names.")
-def flag_twice(setup: Setup) -> Iterator[Objection]:
-    yield from _flag_faults(setup, "flag-twice")
-
-
-@rule("flag-deprecated", level="note", summary="An argument that this version calls deprecated.")
-def flag_deprecated(setup: Setup) -> Iterator[Objection]:
-    yield from _flag_faults(setup, "flag-deprecated")
+# One rule for each kind of fault that `reckoning.plan.flags` finds.
+for _kind, _level, _summary in (
+    ("unknown-flag", "reject", "Every setting is an argument of this engine version."),
+    (
+        "abbreviated-flag",
+        "reject",
+        "No setting is the beginning of another argument, which argparse would take it for.",
+    ),
+    ("flag-value", "reject", "Every setting has a value that the engine's parser accepts."),
+    ("flag-twice", "reject", "No argument is given under two of its names."),
+    ("flag-deprecated", "note", "An argument that this version calls deprecated."),
+):
+    rule(_kind, level=_level, summary=_summary)(functools.partial(_flag_faults, kind=_kind))
 
 
 @rule("flags-unchecked", level="note", summary="There is no table of this engine's arguments.")
