@@ -91,6 +91,7 @@ def test_a_frozen_server_is_a_stall(bench):
 def test_output_that_turns_to_garbage_fails_the_launch(bench):
     outcome = bench.launch(bench.plan("garbage-later=bang"))
     assert outcome["failure"]["class"] == "garbage-output"
+    assert all("garbage-output" in point["flags"] for point in points_of(bench))
 
 
 def test_a_log_that_floods_is_kept_within_its_limit(bench):
@@ -100,3 +101,14 @@ def test_a_log_that_floods_is_kept_within_its_limit(bench):
     assert log.stat().st_size < 4 << 20
     text = log.read_text()
     assert text.startswith("[") and "bytes were left out here" in text
+
+
+def test_a_cross_check_that_cannot_run_spoils_no_launch(bench):
+    """The scripted server's interpreter has no bench_serving: the record says so, the points stand."""
+    plan = bench.plan(levels=(1,))
+    plan["analysis"] = {"bench_serving_points": [{"workload": "chat", "concurrency": 1}]}
+    assert bench.launch(plan)["status"] == "ok"
+    record = json.loads((bench.launch_folder / "crosscheck.json").read_text())
+    assert [(entry["workload"], entry["status"]) for entry in record["entries"]] == [("chat", "failed")]
+    bench.launch(bench.plan(levels=(1,)))
+    assert not (bench.launch_folder / "crosscheck.json").exists()

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from reckoning.load import Target, measure_points
+from reckoning.load.crosscheck import Runner, cross_check
+
+from . import sanity
 from .http_client import Endpoint
 from .progress import Progress
 
@@ -20,11 +25,12 @@ COLUMNS_TEXT = (
 
 @dataclass(frozen=True)
 class Measurement:
-    """Points as in points.json, one row per request, and how long the warm-ups took (None: unknown)."""
+    """Points as in points.json, one row per request, how long the warm-ups took (None: unknown), crosscheck.json."""
 
     points: tuple[dict[str, Any], ...]
     requests: pd.DataFrame
     warmup_s: float | None
+    crosscheck: dict[str, Any] | None = None
 
     @property
     def measured(self) -> int:
@@ -37,52 +43,80 @@ def nothing_measured() -> Measurement:
     return Measurement((), pd.DataFrame(columns=COLUMNS_TEXT.split()), None)
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """What a measurement asks of the launch around it.
+
+    `alive` says None, or why the server is dead. `keep` gets each finished point at once. `after_refusal` is called
+    before a point when the server refused requests of the one before.
+    """
+
+    alive: Callable[[], str | None]
+    speak: Progress
+    keep: Callable[[Mapping[str, Any]], None]
+    after_refusal: Callable[[], None]
+
+
 def measure(
     plan: Mapping[str, Any],
     launch: Mapping[str, Any],
-    endpoint: Endpoint,
-    served_name: str,
-    server_info: Mapping[str, Any],
+    target: Target,
+    hooks: Hooks,
     *,
-    alive: Callable[[], str | None],
-    speak: Progress,
-    keep: Callable[[Mapping[str, Any]], None],
-    after_refusal: Callable[[], None],
     launch_clock_start: float,
+    runner: Runner,
+    raw_folder: Path,
 ) -> Measurement:
-    """Measure the launch's points with `reckoning.load`; `keep` gets each finished point at once;
-    `after_refusal` is called before a point when the server refused requests of the one before."""
-    from reckoning.load import Target, measure_points
-
+    """Measure the launch's points, and cross-check those that the plan names with SGLang's bench_serving."""
     refused = False
 
     def told(event: Mapping[str, Any]) -> None:
         nonlocal refused
-        speak.of_load(event)
+        hooks.speak.of_load(event)
         if event["event"] == "point-end":
-            keep(event["entry"])
+            hooks.keep(event["entry"])
             refused = "http-status" in str(event["entry"]["reason"]) or _refusals(event["entry"]) > 0
         elif event["event"] == "point-start" and refused:
-            after_refusal()
+            hooks.after_refusal()
 
-    target = Target(
-        base_url=endpoint.base_url,
-        model=served_name,
-        tokenizer_path=plan["model"].get("tokenizer_path") or plan["model"].get("path"),
-        kind="sglang" if server_info else "openai",
-        api_key=endpoint.api_key,
-    )
     measured = measure_points(
         target,
         launch["points"],
         plan["workloads"],
-        seed=launch["seed"],
+        seed=plan.get("seed", 0),  # of the experiment, not of the launch: all arms get the same prompts
         limits={**plan.get("limits", {}), **plan.get("analysis", {})},
-        alive=alive,
+        alive=hooks.alive,
         progress=told,
         launch_clock_start=launch_clock_start,
+        fault_of_texts=None if random_weights(plan, launch["arm"]) else sanity.fault_of,
+        raw_folder=raw_folder,
     )
-    return Measurement(tuple(measured.points), measured.requests, warmup_seconds(measured.requests))
+    asked = (plan.get("analysis") or {}).get("bench_serving_points")
+    checked = None
+    if asked and hooks.alive() is None:
+        checked = cross_check(
+            target, runner, asked, plan["workloads"], measured, seed=plan.get("seed", 0), alive=hooks.alive,
+            progress=hooks.speak,
+        )  # fmt: skip
+    return Measurement(tuple(measured.points), measured.requests, warmup_seconds(measured.requests), checked)
+
+
+def random_weights(plan: Mapping[str, Any], arm: str) -> bool:
+    """Whether the weights are random (made by us, or dummies): then an answer that repeats one token is no fault."""
+    entry = next(item for item in plan["arms"] if item["slug"] == arm)
+    return bool(plan["model"].get("maker")) or (entry.get("settings") or {}).get("load_format") == "dummy"
+
+
+def target_of(plan: Mapping[str, Any], endpoint: Endpoint, served_name: str, server_info: Mapping[str, Any]) -> Target:
+    """Return the server as the load generator knows it; one that tells nothing about itself is not taken for SGLang."""
+    model = plan["model"]
+    return Target(
+        base_url=endpoint.base_url,
+        model=served_name,
+        tokenizer_path=model.get("tokenizer_path") or model.get("path"),
+        kind="sglang" if server_info else "openai",
+        api_key=endpoint.api_key,
+    )
 
 
 def _refusals(entry: Mapping[str, Any]) -> int:

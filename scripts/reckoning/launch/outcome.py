@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from .failures import command_secrets, hide, without_secrets
 from .measuring import Measurement, nothing_measured
 
 SCHEMA_VERSION = 1
+OPTIONAL = ("raw", "bench_serving")
 WORDLESS = dict.fromkeys(("code", "found", "needed", "why"), "unknown")
 
 
@@ -88,6 +90,10 @@ def publish(state: Launch, attempt: attempts.Attempt) -> dict[str, Any]:
     attempt.log.replace(folder / "server.log")
     write_json(folder / "server_info.json", {"schema_version": SCHEMA_VERSION, **state.server_info})
     write_table(folder / "requests.parquet", measured.requests)
+    for name in OPTIONAL:
+        _take_over(attempt.folder / name, folder / name)
+    if measured.crosscheck:
+        write_json(folder / "crosscheck.json", measured.crosscheck)
     write_json(folder / "points.json", {"schema_version": SCHEMA_VERSION, "points": list(measured.points)})
     for name in ("points.jsonl", "server_info.json"):
         (attempt.folder / name).unlink(missing_ok=True)
@@ -96,6 +102,13 @@ def publish(state: Launch, attempt: attempts.Attempt) -> dict[str, Any]:
     write_json(folder / "outcome.json", outcome)
     attempt.save()  # after the outcome: until then this attempt counts as interrupted
     return outcome
+
+
+def _take_over(source: Path, target: Path) -> None:
+    """Move a folder that not every launch has to its final name; what an earlier launch left there goes."""
+    shutil.rmtree(target, ignore_errors=True)
+    if source.exists():
+        source.replace(target)
 
 
 def outcome_of(state: Launch, tries: list[dict[str, Any]]) -> dict[str, Any]:

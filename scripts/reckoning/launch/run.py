@@ -14,13 +14,14 @@ from typing import Any
 
 from reckoning.engine import read_proof
 from reckoning.files import write_json
+from reckoning.load.crosscheck import Runner
 from reckoning.serverlog import LogReading
 
 from . import arguments, attempts, command, gpu_memory, ports, readiness
 from .failures import LaunchFailed, describe, without_secrets
 from .http_client import Answer, Endpoint
 from .machine_lock import ending_with_the_run, machine_lock
-from .measuring import measure
+from .measuring import Hooks, measure, target_of
 from .outcome import Launch, environment_failure, publish
 from .progress import Progress, finished, left_s, place_of
 from .reaper import reap
@@ -72,7 +73,8 @@ def run_launch(  # noqa: PLR0917 - the contract of architecture.md
 
     with ending_with_the_run(), machine_lock(plan["experiment"], root.parent, progress=speak.say) as lock:
         reaped = reap(progress=speak.say)
-        (folder / "outcome.json").unlink(missing_ok=True)
+        for name in ("outcome.json", "crosscheck.json"):
+            (folder / name).unlink(missing_ok=True)
         while True:
             attempt = attempts.begin(folder, launch.get("digest", ""))
             state = Launch(plan, engine, entry, launch, folder, limits)
@@ -285,9 +287,14 @@ def _measure(
     begun = state.clock()
     try:
         state.measurement = measure(
-            state.plan, state.launch, endpoint, served_name, state.server_info, alive=monitor.verdict, speak=speak,
-            keep=attempt.keep_point, after_refusal=wait_while_busy, launch_clock_start=state.zero,
-        )  # fmt: skip
+            state.plan,
+            state.launch,
+            target_of(state.plan, endpoint, served_name, state.server_info),
+            Hooks(monitor.verdict, speak, attempt.keep_point, wait_while_busy),
+            launch_clock_start=state.zero,
+            runner=Runner(state.command[0], attempt.folder / "bench_serving", dict(server.env)),
+            raw_folder=attempt.folder / "raw",
+        )
     finally:
         monitor.finish()
     took = state.clock() - begun
