@@ -18,7 +18,6 @@ from reckoning.engine.inspect import clean_environment, inspect
 from reckoning.engine.spec import EngineError, EngineSpec, Lock
 
 MARK = "complete.json"
-NOT_FOUND = "No matching distribution found"  # pip's words
 Progress = Callable[[str], None]
 
 

@@ -127,7 +127,7 @@ def test_a_lock_that_pip_may_not_find_is_passed_over(tmp_path, offline, build):
     _, value = wheel(offline, "torch", "2.0", "")
     (envs / "torch.lock").write_text(f"torch==2.0 \\\n    --hash=sha256:{value}\n")
     python, said = build()
-    assert any("pip finds no torch==2.0+special" in text for text in said)
+    assert any("no torch==2.0+special for this machine" in text for text in said)
     subprocess.run([python, "-c", "import torch, tiny"], check=True)
 
 
