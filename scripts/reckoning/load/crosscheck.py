@@ -68,7 +68,7 @@ def cross_check(
     for asked in points:
         name, concurrency = asked["workload"], asked["concurrency"]
         entry: dict[str, Any] = {"workload": name, "concurrency": concurrency, "status": "ok", "reason": None}
-        entry |= {"metrics": {}, "command": None, "notes": []}
+        entry |= {"metrics": {}, "client": None, "command": None, "notes": []}
         progress(f"bench_serving: {name} at C={concurrency}")
         try:
             ours = _ours(measured, name, concurrency)
@@ -76,6 +76,7 @@ def cross_check(
             file = _requests_file(target, runner.folder, workloads, asked, count=count, seed=seed)
             entry["command"] = _command(target, runner, file, count, concurrency)
             theirs, entry["notes"] = _run(target, runner, entry["command"], alive)
+            entry["client"] = _client(entry["command"])
             entry["metrics"] = compare(ours, theirs)
         except (WorkloadError, ServerError) as problem:
             entry |= {"status": "skipped", "reason": str(problem)}
@@ -207,6 +208,12 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float, alive: Alive) -> s
         os.killpg(process.pid, signal.SIGKILL)  # its own session: start_new_session made pid the group's number
         process.wait()
     return reason
+
+
+def _client(command: Sequence[str]) -> str | None:
+    """Which client ran, in its starter's words: the first line of its output."""
+    lines = Path(command[-1]).with_suffix(".log").read_text(errors="replace").splitlines()
+    return next((line for line in lines if " of sglang " in line), None)
 
 
 def _last_words(log: Path, length: int = 400) -> str:

@@ -96,6 +96,7 @@ POINT_KEYS = (
     "arrivals_waited",
     "arrivals_unsent",
     "unopened_streams",
+    "client_lag_mean_ms",
     "client_lag_p99_ms",
     "client_cpu_share",
     "garbage",
@@ -352,6 +353,7 @@ def _client(run: PointRun) -> dict[str, Any]:
     lags = sorted(run.lags_ns)
     whole_s = (run.end_ns - run.start_ns) / 1e9
     return {
+        "client_lag_mean_ms": statistics.fmean(lags) / 1e6 if lags else None,
         "client_lag_p99_ms": lags[int(0.99 * (len(lags) - 1))] / 1e6 if lags else None,
         "client_cpu_share": run.cpu_s / whole_s if whole_s > 0 else None,
         "unopened_streams": run.unopened,
