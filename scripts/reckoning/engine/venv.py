@@ -93,11 +93,11 @@ def _build(spec: EngineSpec, folder: Path, base: str, stream: IO[str], progress:
         try:
             _install(python, lock, stream, progress, step)
         except EngineError as error:
-            if lock.when != "if-found" or NOT_FOUND not in str(error):
+            if lock.when != "if-found":
                 raise
-            progress(
-                f"{step}: pip finds no {', '.join(locked_names(lock.path))} for this machine; taking the next lock"
-            )
+            # pip has several words for a file that is not there; nothing was installed, and the next lock must serve.
+            wanted = ", ".join(locked_names(lock.path))
+            progress(f"{step}: no {wanted} for this machine ({error}); taking the next lock")
 
 
 def _install(python: Path, lock: Lock, stream: IO[str], progress: Progress, step: str) -> None:
