@@ -120,6 +120,12 @@ def test_all_faults_are_told_at_once_and_each_once():
     }
 
 
+def test_a_value_is_at_fault_for_one_reason_only():
+    with pytest.raises(ExperimentError) as caught:
+        read(small(workloads=chat(file=5), engine={"lock": False}), "x")
+    assert sorted(problem.key for problem in caught.value.problems) == ["engine.lock", "workloads.chat.file"]
+
+
 def test_faults_of_an_unusable_workload_do_not_repeat_as_dangling_references():
     config = small(workloads={"chat": {"output_tokens": 8}})
     config["hypotheses"] = {"H": {"text": "t", "claims": [{"arm": "a", "than": "b", "is": "higher", "at": 1}]}}
