@@ -27,11 +27,22 @@
     if (first.size && arms.size > first.size + 1) showOnly(first);
   }
 
+  // Tables name arms; their marks are drawn here, because thousands of them would make the page heavy.
+  for (const cell of all("[data-mark]")) {
+    const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
+    swatch.setAttribute("class", "swatch");
+    swatch.setAttribute("aria-hidden", "true");
+    use.setAttribute("href", `#mark-${cell.dataset.mark}`);
+    swatch.append(use);
+    cell.prepend(swatch);
+  }
+
   // Tables: a heading sorts its column; what is not known stays last in both directions.
   const unknown = new Set(["", "–"]);
   const valueOf = (row, column) => {
     const cell = row.cells[column];
-    const value = cell.dataset.sort ?? cell.textContent.trim();
+    const value = cell.dataset.sort ?? cell.dataset.mark ?? cell.textContent.trim();
     return unknown.has(value) ? "" : value;
   };
   const sortBy = (table, column, rising) => {

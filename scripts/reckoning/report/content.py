@@ -31,7 +31,7 @@ HEADLINE_KINDS = (
     "variance",
     "energy",
 )
-EMBEDDED_BYTES = 200_000
+EMBEDDED_BYTES = 250_000
 USES = {"latency": "For interactive serving", "throughput": "For batch generation"}
 CATEGORIES = ("throughput", "verdicts", "latency", "speculation", "factors", "telemetry", "sureness", "comparison")
 CONTENTS = (
@@ -62,9 +62,9 @@ FILES = {
     "engine.json": "engine, packages and patches",
 }
 TABLE_WORDS = {
-    "points": "every measured point",
-    "launches": "one row per launch",
     "estimates": "estimates with intervals",
+    "launches": "one row per launch",
+    "points": "every measured point",
     "contrasts": "ratios and verdicts",
     "quantiles": "quantiles of latency",
     "distributions": "quantile functions per launch",
@@ -307,22 +307,24 @@ def _raw_files(found: Results, out: Path) -> list[dict[str, Any]]:
 
 
 def _raw_tables(found: Results, out: Path) -> list[dict[str, Any]]:
-    rows = []
-    for name, frame in found.tables.items():
-        file = next(
-            f"tables/{name}{suffix}"
-            for suffix in (".csv", ".parquet")
-            if (found.folder / f"tables/{name}{suffix}").exists()
-        )
-        text = frame.to_csv(index=False, lineterminator="\r\n", float_format="%.9g") if len(frame) < 20_000 else ""
-        small = 0 < len(text) <= EMBEDDED_BYTES
+    """Return every table with a link; those first in TABLE_WORDS are embedded as long as there is room."""
+    rows, room = [], EMBEDDED_BYTES
+    for name in sorted(found.tables, key=lambda one: (list(TABLE_WORDS).index(one) if one in TABLE_WORDS else 99, one)):
+        frame = found.tables[name]
+        csv = f"tables/{name}.csv"
+        file = csv if (found.folder / csv).exists() else f"tables/{name}.parquet"
+        # Seven bytes are fewer than any table needs per cell: what cannot fit is not written out to see.
+        fits = 7 * frame.size < room
+        text = frame.to_csv(index=False, lineterminator="\r\n", float_format="%.6g") if fits else ""
+        embedded = 0 < len(text) <= room
+        room -= len(text) if embedded else 0
         rows.append(
             {
                 "key": name.replace("_", "-"),
                 "name": file,
                 "content": f"{TABLE_WORDS.get(name, 'a table of the analysis')}, {count(len(frame), 'row')}",
                 "link": view.link_to(found, file, out),
-                "data": _Text(text) if small else None,
+                "data": _Text(text) if embedded else None,
             }
         )
     return rows

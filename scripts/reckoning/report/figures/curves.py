@@ -81,8 +81,9 @@ def _draw_arm(axes: Any, slug: str, rows: Sequence[Estimate], cast: Cast) -> Non
         levels = [row["concurrency"] for row in band]
         low, high = [row["low"] for row in band], [row["high"] for row in band]
         tag(axes.fill_between(levels, low, high, color=tone, alpha=0.16, linewidth=0), slug)
-    for row in band:
-        tag(axes.plot([row["concurrency"]] * 2, [row["low"], row["high"]], color=tone, linewidth=1.2, alpha=0.8), slug)
+    if band:
+        ends = [[row[name] for row in band] for name in ("concurrency", "low", "high")]
+        tag(axes.vlines(*ends, color=tone, linewidth=1.2, alpha=0.8), slug)
     if whole:
         line = axes.plot(
             [row["concurrency"] for row in whole],

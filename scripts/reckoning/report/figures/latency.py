@@ -17,7 +17,7 @@ from reckoning.report.quantities import significant
 
 MARGINS = Margins(left=48, top=26, across=62, down=70)
 METRICS = {"ttft_ms": "TTFT", "tpot_ms": "TPOT"}
-SHARES = np.unique(np.round(np.concatenate([np.linspace(0.01, 0.99, 29), [0.005, 0.5, 0.9, 0.95, 0.99, 0.995]]), 4))
+SHARES = np.unique(np.round(np.concatenate([np.linspace(0.05, 0.95, 19), [0.01, 0.98, 0.99, 0.995]]), 4))
 
 
 def distribution_figure(workload: str, distributions: pd.DataFrame, cast: Cast) -> Figure | None:
@@ -36,7 +36,7 @@ def distribution_figure(workload: str, distributions: pd.DataFrame, cast: Cast) 
         caption=(
             "Share of requests that were at least this quick (TTFT: time to first token; TPOT: time per "
             "output token). Line: mean "
-            "over launches; band: from the quickest launch to the slowest. Left and high is better."
+            "over launches; band (wide screens): from the quickest launch to the slowest. Left and high is better."
         ),
         alt=_alt(workload, curves, cast),
         data=_data(curves, cast),
@@ -90,7 +90,7 @@ def _draw(sheet: Sheet, curves: pd.DataFrame, levels: Sequence[int], cast: Cast)
         for axes, (metric, level) in zip(cells, pairs, strict=False):
             panel = curves[(curves["metric"] == metric) & (curves["concurrency"] == level)]
             for arm, curve in panel.groupby("arm", sort=False):
-                _draw_arm(axes, str(arm), curve, cast)
+                _draw_arm(axes, str(arm), curve, cast, banded=not sheet.narrow)
             _frame(axes, panel, f"{METRICS[metric]} at C = {level}", metric)
         for axes in cells[len(pairs) :]:
             axes.set_visible(False)
@@ -99,10 +99,10 @@ def _draw(sheet: Sheet, curves: pd.DataFrame, levels: Sequence[int], cast: Cast)
         return finish(figure, sheet)
 
 
-def _draw_arm(axes: Any, slug: str, curve: pd.DataFrame, cast: Cast) -> None:
+def _draw_arm(axes: Any, slug: str, curve: pd.DataFrame, cast: Cast, *, banded: bool) -> None:
     look = cast.look(slug)
     tone = colour(look)
-    if (curve["slowest_launch_ms"] > curve["quickest_launch_ms"]).any():
+    if banded and (curve["slowest_launch_ms"] > curve["quickest_launch_ms"]).any():
         ends = (curve["quickest_launch_ms"], curve["slowest_launch_ms"])
         tag(axes.fill_betweenx(curve["share"], *ends, color=tone, alpha=0.14, linewidth=0), slug)
     every = max(1, len(curve) // 5)

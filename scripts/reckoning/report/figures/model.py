@@ -23,7 +23,7 @@ class FigureData:
     rows: tuple[tuple[object, ...], ...]
 
     def csv(self) -> str:
-        """Return the table as RFC 4180 text, numbers in nine significant digits; an unknown number is an empty cell."""
+        """Return the table as RFC 4180 text, numbers in seven significant digits; what is unknown is an empty cell."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\r\n")
         writer.writerow(self.columns)
@@ -80,7 +80,7 @@ def _cell(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return "" if finite(value) is None else f"{value:.9g}"
+        return "" if finite(value) is None else f"{value:.7g}"
     text = str(value)
     # A spreadsheet runs a cell that begins like a formula; a leading apostrophe keeps it text.
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from xml.etree import ElementTree
 
@@ -18,6 +19,8 @@ _THEME = {
     **{f"#0a0b{index:02x}": (f"--arm-{index}", pair[0]) for index, pair in enumerate(COLOURS)},
 }
 _SVG = "http://www.w3.org/2000/svg"
+_GROUP = f"{{{_SVG}}}g"
+_MARKS = frozenset({f"{{{_SVG}}}use", f"{{{_SVG}}}path"})
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _COLOUR = re.compile("|".join(_THEME))
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
@@ -32,7 +35,7 @@ def colour(look: ArmLook) -> str:
 
 
 def page_svg(text: str, key: str, *, alone: bool) -> str:
-    """Return matplotlib's document `text` as one `<svg>` element whose ids all begin with `key`.
+    """Return matplotlib's document `text` as one `<svg>` element; `key` keeps its ids apart from other figures'.
 
     `alone`: with literal colours on a white ground, for a file that no page styles.
     """
@@ -63,12 +66,13 @@ def _drop(root: ElementTree.Element, tags: set[str]) -> None:
 def _short_names(root: ElementTree.Element, key: str) -> dict[str, str]:
     """Return a short new id for every id that something refers to."""
     used: dict[str, str] = {}
+    prefix = "f" + hashlib.sha256(key.encode()).hexdigest()[:5]
     for element in root.iter():
         references = _REFERENCE.findall(" ".join(element.attrib.values()))
         target = element.attrib.get(_XLINK, "")
         references += [target[1:]] if target.startswith("#") else []
         for name in references:
-            used.setdefault(name, f"{key}-{len(used)}")
+            used.setdefault(name, f"{prefix}-{len(used)}")
     return used
 
 
@@ -115,17 +119,25 @@ def _font(match: re.Match[str]) -> str:
 
 
 def _simplify(element: ElementTree.Element) -> None:
-    """Take groups apart that group nothing, and write a style that all children share once on their parent."""
+    """Take groups apart that group nothing, join neighbours of one arm, write what children share on their parent."""
     children: list[ElementTree.Element] = []
     for child in list(element):
         _simplify(child)
-        plain = child.tag == f"{{{_SVG}}}g" and not child.attrib
-        children += list(child) if plain else [child]
+        for part in list(child) if child.tag == _GROUP and not child.attrib else [child]:
+            before = children[-1] if children else None
+            if before is not None and part.tag == _GROUP and "data-arm" in part.attrib and before.attrib == part.attrib:
+                before.extend(list(part))
+            else:
+                children.append(part)
     element[:] = [child for child in children if len(child) or child.attrib or child.text]
-    styles = {child.attrib.get("style") for child in element}
-    if len(element) > 1 and len(styles) == 1 and element.tag == f"{{{_SVG}}}g" and "style" not in element.attrib:
-        (style,) = styles
-        if style and all(child.tag == f"{{{_SVG}}}use" for child in element):
-            element.attrib["style"] = style
-            for child in element:
-                del child.attrib["style"]
+    if element.tag == _GROUP and len(element) > 1 and all(child.tag in _MARKS for child in element):
+        for attribute in ("style", "clip-path"):
+            _hoist(element, attribute)
+
+
+def _hoist(parent: ElementTree.Element, attribute: str) -> None:
+    values = {child.attrib.get(attribute) for child in parent}
+    if len(values) == 1 and None not in values and attribute not in parent.attrib:
+        parent.attrib[attribute] = values.pop()
+        for child in parent:
+            del child.attrib[attribute]
