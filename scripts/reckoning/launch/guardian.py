@@ -101,7 +101,8 @@ class Guardian:
         """Start the server and say its identity."""
         self.pipe, write_end = os.pipe()
         try:
-            self.server = subprocess.Popen(
+            # Kept: a Popen object that is thrown away collects its child itself, and the exit status would be lost.
+            self.process = subprocess.Popen(
                 self.order["command"],
                 stdin=subprocess.DEVNULL,
                 stdout=write_end,
@@ -110,9 +111,10 @@ class Guardian:
                 cwd=self.order["cwd"],
                 start_new_session=True,
                 preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509 - one thread only
-            ).pid
+            )
         finally:
             os.close(write_end)
+        self.server = self.process.pid
         self.scan()
         identity = processes.identify(self.server)
         say("started", pid=self.server, start_ticks=identity.start_ticks if identity else 0)
