@@ -9,7 +9,7 @@ from typing import Any
 
 from reckoning import files, patches
 from reckoning.engine.inspect import Installed, inspect
-from reckoning.engine.overlay import Overlay, import_names, make_overlay
+from reckoning.engine.overlay import Overlay, discard_unfinished, import_names, make_overlay
 from reckoning.engine.spec import EngineError, spec_for
 from reckoning.engine.venv import ensure_venv, only_builder
 
@@ -46,6 +46,7 @@ def build(
     version = _check_version(installed, package, engine.get("version"), python)
     made: dict[tuple[str, ...], Overlay] = {}
     with only_builder(engines / "overlays.lock", progress):
+        discard_unfinished(engines / "overlays")
         for names in sorted(set(sets.values())):
             progress(f"engine: overlay for {', '.join(names) or 'no patch'}")
             made[names] = make_overlay(patches.expand(names, folder), installed, engines / "overlays")

@@ -111,6 +111,12 @@ def make_overlay(patches: Sequence[Patch], installed: Installed, overlays: Path)
     return Overlay(name, target, resolution, hashes, env)
 
 
+def discard_unfinished(overlays: Path) -> None:
+    """Remove what a killed builder left; the caller holds the builders' lock."""
+    for part in overlays.glob(".*.part"):
+        shutil.rmtree(part, ignore_errors=True)
+
+
 def _resolve(patches: Sequence[Patch], installed: Installed, read: Any) -> Resolution:
     resolution = resolve(patches, installed.packages, read)
     if resolution.errors:

@@ -88,7 +88,7 @@ class Patch:
 
 def in_range(version: str, specifier: str) -> bool:
     """Return whether a PEP 440 `version` lies in `specifier`; pre-releases count, the local part does not."""
-    return SpecifierSet(specifier).contains(Version(Version(version).public), prereleases=True)
+    return SpecifierSet(specifier).contains(Version(version), prereleases=True)
 
 
 def load(folder: Path) -> Patch:

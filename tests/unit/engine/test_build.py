@@ -125,6 +125,14 @@ def test_a_damaged_overlay_is_made_again(root, site):
     assert run(document, "one", "import sglang.a; print(sglang.a.x)").stdout == "2\n"
 
 
+def test_what_a_killed_builder_left_is_removed_and_never_used(root, site):
+    left = root / ".engines" / "overlays" / ".0123.abc.part"
+    left.mkdir(parents=True)
+    document = built(root, arm("one", "two"))
+    assert not left.exists()
+    assert run(document, "one", "import sglang.a; print(sglang.a.x)").stdout == "2\n"
+
+
 def test_a_patch_that_does_not_fit_stops_the_build_and_leaves_nothing(root, site):
     (site / "sglang" / "a.py").write_text("rewritten = 1\n")
     with pytest.raises(PatchError, match=r"two: sglang 0\.5\.12\.post1: sglang/a\.py"):
