@@ -6,11 +6,14 @@ import sys
 
 import jsonschema
 import pytest
+import yaml
 
-from reckoning.experiment import read_file
+from reckoning.experiment import read, read_file
 from reckoning.experiment.places import REPOSITORY
+from reckoning.experiment.schema import experiment_schema
 from reckoning.plan import make_plan, plan_to_json
 from reckoning.plan.__main__ import main
+from reckoning.plan.surroundings import Surroundings
 
 CONFIGS = sorted((REPOSITORY / "config").glob("*.yaml"))
 SCHEMA = json.loads((REPOSITORY / "workflow" / "schemas" / "plan.schema.json").read_text())
@@ -83,6 +86,44 @@ def test_it_runs_as_a_module_from_any_folder(tmp_path):
         env={"PYTHONPATH": str(REPOSITORY / "scripts"), "PATH": ""},
     )
     assert json.loads(done.stdout)["experiment"] == "cpu"
+
+
+def yaml_of_the_manual():
+    text = (REPOSITORY / "config" / "README.md").read_text(encoding="utf-8")
+    return [block.partition("```")[0] for block in text.split("```yaml")[1:]]
+
+
+def test_the_smallest_file_of_the_manual_plans(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml_of_the_manual()[0])
+    plan = make_plan(read_file(path), Surroundings(version="0.5.12.post1"))
+    assert [(arm.slug, arm.status) for arm in plan.arms] == [("tp8", "runnable"), ("ep8", "runnable")]
+
+
+def test_arms_and_hypotheses_of_the_manual_are_valid(tmp_path):
+    smallest, arms, sweep, hypotheses = yaml_of_the_manual()
+    whole = yaml.safe_load(smallest)
+    whole.update(yaml.safe_load(arms))
+    found = {arm.name: arm for arm in read(whole, "manual").arms}
+    assert found["tp8-graphs"].settings == {"attention_backend": "triton", "mem_fraction_static": 0.92, "tp_size": 8}
+    assert found["ep8-dflash"].settings["speculative_algorithm"] == "DFLASH"
+    grid = {"base": {"settings": {}}, **yaml.safe_load(sweep)["arms"]}
+    assert [arm.name for arm in read({**whole, "arms": grid}, "manual").arms][1:] == [
+        *("tp4-on", "tp4-off", "tp8-on", "tp8-off"),
+    ]
+    levels = {"chat": {**whole["workloads"]["chat"], "concurrency": [1, 128, 256]}}
+    registered = {**whole, "arms": {name: {} for name in ("ep8", "ep4", "tp8-tuned")}, "workloads": levels}
+    registered |= yaml.safe_load(hypotheses)
+    assert read(registered, "manual").hypotheses[0].claims[0].at == (128, 256)
+
+
+def test_every_key_of_the_schema_is_in_the_manual():
+    text = (REPOSITORY / "config" / "README.md").read_text(encoding="utf-8")
+    schema = experiment_schema()
+    sections = [schema, *(schema["$defs"][name] for name in ("engine", "machine", "model", "arm", "workload"))]
+    keys = {key for section in sections for key in section["properties"]}
+    keys |= {key for name in ("analysis", "limits", "expected") for key in schema["$defs"][name]["properties"]}
+    assert not {key for key in keys if key not in text}
 
 
 def test_a_thousand_launches_are_planned():
