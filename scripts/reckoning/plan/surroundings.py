@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -147,12 +148,18 @@ def flag_table(experiment: Experiment, version: str | None) -> FlagTable:
         return flags.recorded_table(version)
     key = files.digest([engine.python, version, Path(engine.python).stat().st_mtime_ns])[:16]
     kept = REPOSITORY / ".engines" / "flags" / f"{key}.json"
-    try:
-        if not kept.is_file():
-            files.write_json(kept, flags.read_installed(engine.python))
-        return flags.table_from(_json(kept), f"the parser of {engine.python}")
-    except (RuntimeError, OSError, ValueError):
+    if not kept.is_file():
+        try:
+            answer = flags.read_installed(engine.python)
+        except RuntimeError as error:
+            answer = {"flags": [], "error": str(error)}  # kept too: every job plans again, and asking takes seconds
+        with contextlib.suppress(OSError):  # a read-only checkout asks each time
+            files.write_json(kept, answer)
+    else:
+        answer = _json(kept)
+    if not answer["flags"]:
         return flags.recorded_table(version)
+    return flags.table_from(answer, f"the parser of {engine.python}")
 
 
 def _json(path: Path) -> dict[str, Any]:
