@@ -60,6 +60,7 @@ class Effective:
     graph_max_bs: int | None
     overlap: bool
     mem_fraction: float | None
+    estimated_fraction: float | None
     block_size: int | None
     changes: tuple[Change, ...] = ()
 
@@ -118,10 +119,15 @@ def effective(setup: Setup) -> Effective:
         graph_max_bs=graph_bs,
         overlap=overlap,
         mem_fraction=None,
+        estimated_fraction=None,
         block_size=block,
         changes=tuple(changes),
     )
-    return dataclasses.replace(partial, mem_fraction=_mem_fraction(setup, partial, new=new))
+    estimated = _estimated_fraction(setup, partial, new=new)
+    stated = setup.settings.get("mem_fraction_static")
+    return dataclasses.replace(
+        partial, mem_fraction=estimated if stated is None else stated, estimated_fraction=estimated
+    )
 
 
 def _data_parallel(setup: Setup) -> tuple[int, int]:
@@ -210,12 +216,11 @@ def _graph_batch(setup: Setup, new: bool, running: int | None) -> int | None:
     return min(batch, running) if running is not None else batch
 
 
-def _mem_fraction(setup: Setup, so_far: Effective, *, new: bool) -> float | None:
-    """Return mem_fraction_static: as set, or by SGLang's own estimate of what must stay free (MiB)."""
-    stated = setup.settings.get("mem_fraction_static")
+def _estimated_fraction(setup: Setup, so_far: Effective, *, new: bool) -> float | None:
+    """Return the mem_fraction_static that SGLang would take by its own estimate of what must stay free (MiB)."""
     memory = _memory_mib(setup)
-    if stated is not None or memory is None:
-        return stated
+    if memory is None:
+        return None
     chunk = so_far.chunked_prefill_size or 0
     reserved = 512 + max(chunk if chunk > 0 else 16384, 2048) * 1.5 + so_far.tp * so_far.pp / 8 * 1024
     graph_bs = so_far.graph_max_bs or 0

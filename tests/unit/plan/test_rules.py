@@ -303,6 +303,9 @@ BOTH_SIDES = [
     ("pcie-pair-custom-all-reduce", {"tp_size": 2, "nvlink": False}, {"tp_size": 2, "nvlink": False, "disable_custom_all_reduce": True}),
     ("weights-fit", {**K26, "tp_size": 4, "ep_size": 2}, {**K26, "tp_size": 8, "ep_size": 2}),
     ("room-for-kv", {**K26, "tp_size": 8, "mem_fraction_static": 0.7}, {**K26, "tp_size": 8, "mem_fraction_static": 0.8}),
+    # by SGLang's formula for this GPU: (97884 - 16384) / 97884 = 0.833
+    ("room-outside-static", {**K26, "tp_size": 8, "mem_fraction_static": 0.834}, {**K26, "tp_size": 8, "mem_fraction_static": 0.833}),
+    ("room-outside-static", {**K26, "tp_size": 8, "mem_fraction_static": 0.89}, {**K26, "tp_size": 8, "mem_fraction_static": 0.89, "chunked_prefill_size": 4096}),
     (
         "kv-holds-level",
         {**K26, "tp_size": 8, "mem_fraction_static": 0.92, "demands": demand(128, outputs=2000)},
@@ -384,6 +387,11 @@ def test_every_rule_is_tested():
 def test_reasons_name_the_numbers_and_remedies_say_what_to_write(rule, settings, text):
     problem = found(rule, settings)[0]
     assert text in f"{problem.reason} | {problem.remedy}"
+
+
+def test_dp_attention_divides_the_prefill_chunk():
+    settings = {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True, "chunked_prefill_size": 8192}
+    assert "chunked_prefill_size: 8192 -> 1024" in found("effective-settings", settings)[0].reason
 
 
 def test_an_uneven_pipeline_fails_and_an_even_short_one_runs_by_luck():

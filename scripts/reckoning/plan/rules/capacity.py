@@ -61,6 +61,24 @@ def room_for_kv(setup: Setup) -> Iterator[Objection]:
 
 
 @rule(
+    "room-outside-static",
+    level="warn",
+    summary="mem_fraction_static leaves what SGLang itself would keep free for activations, CUDA graphs and NCCL.",
+    references=("https://github.com/vllm-project/vllm/pull/57595",),
+)
+def room_outside_static(setup: Setup) -> Iterator[Objection]:
+    stated, estimated = setup.settings.get("mem_fraction_static"), setup.layout.estimated_fraction
+    if stated is None or estimated is None or setup.gpu_memory_gib is None or stated <= estimated:
+        return
+    kept, wanted = ((1 - fraction) * setup.gpu_memory_gib for fraction in (stated, estimated))
+    yield Objection(
+        f"mem_fraction_static {stated} leaves {kept:.1f} GiB for activations, CUDA graphs and NCCL, and SGLang's own "
+        f"estimate is {wanted:.1f}: a start or a long prompt may run out of memory",
+        f"set mem_fraction_static: {estimated:.2f}, or lower chunked_prefill_size or the largest captured batch",
+    )
+
+
+@rule(
     "kv-holds-level",
     level="warn",
     summary="The KV cache holds the longest requests of every level at once; otherwise the level queues.",
