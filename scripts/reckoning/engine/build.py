@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,10 @@ def _existing(engine: dict[str, Any]) -> str:
         raise EngineError(
             "engine.python: null, but engine.kind is 'existing'; give the interpreter that has SGLang installed"
         )
-    return str(python)
+    found = shutil.which(Path(python).expanduser())
+    if found is None:
+        raise EngineError(f"engine.python: {python} is not an executable file; name the interpreter that has SGLang")
+    return str(Path(found).absolute())  # not resolved: a virtual environment is known by the path of its link
 
 
 def _check_version(installed: Installed, package: str, wanted: str | None, python: str | Path) -> str:

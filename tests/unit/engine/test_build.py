@@ -189,7 +189,7 @@ def test_the_asked_for_version_must_be_there(root, site):
     ("settings", "words"),
     [
         (existing(python=None), "engine.python: null"),
-        (existing(python="/no/such/python"), "does not run"),
+        (existing(python="/no/such/python"), "is not an executable file"),
         (existing(python="/bin/false"), "exit status 1"),
         ({"kind": "managed", "lock": "sglang-9", "python": None}, "engine.lock: 'sglang-9' is not in"),
     ],
@@ -199,6 +199,16 @@ def test_an_engine_that_cannot_be_used_is_named_with_its_key(root, site, setting
     with pytest.raises(engine.EngineError) as caught:
         built(root, arm("plain"), engine_settings=settings)
     assert words in str(caught.value)
+
+
+def test_the_interpreter_may_be_a_name_or_begin_with_home(root, site, monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python-here").symlink_to(sys.executable)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    for name in ("python-here", "~/bin/python-here"):
+        document = built(root, arm("plain"), engine_settings=existing(python=name))
+        assert document["python"] == str(tmp_path / "bin" / "python-here")
 
 
 def test_the_source_is_what_the_fixture_wrote(site):
