@@ -22,10 +22,10 @@ MARK = "FAULTS_BENCH"
 HERE = Path(__file__).parent
 SCHEMA = json.loads((HERE.parents[1] / "workflow/schemas/outcome.schema.json").read_text())
 LIMITS = {
-    "start_stall_s": 3.0,
-    "start_total_s": 20.0,
-    "request_idle_s": 1.0,
-    "request_total_s": 10.0,
+    "start_stall_s": 20.0,
+    "start_total_s": 60.0,
+    "request_idle_s": 10.0,
+    "request_total_s": 30.0,
     "stop_grace_s": 1.0,
     "release_s": 2.0,
     "max_attempts": 2,

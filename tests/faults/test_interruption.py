@@ -51,9 +51,10 @@ def said(process: subprocess.Popen, words: str) -> None:
 
 def nothing_remains(bench) -> None:
     """Wait, within the guardian's bounds, until no process of the launch is left."""
-    used = [port for record in reaper.records() for port in record["ports"]]
+    records = reaper.records()
     wait_for(lambda: not scripted_processes(bench.folder) and not reaper.records())
-    assert ports.listening(used) == []
+    assert ports.listening([port for record in records for port in record["ports"]]) == []
+    assert not any(Path(record["scratch"]).exists() for record in records)
 
 
 def end(process: subprocess.Popen, number: int) -> None:

@@ -89,7 +89,9 @@ def test_a_frozen_server_is_a_stall(bench):
 
 
 def test_output_that_turns_to_garbage_fails_the_launch(bench):
-    outcome = bench.launch(bench.plan("garbage-later=bang"))
+    plan = bench.plan("garbage-later=bang")
+    plan["workloads"]["chat"]["output_tokens"] = 12
+    outcome = bench.launch(plan)
     assert outcome["failure"]["class"] == "garbage-output"
     assert all("garbage-output" in point["flags"] for point in points_of(bench))
 

@@ -18,6 +18,7 @@ import ctypes
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import time
@@ -226,6 +227,8 @@ class Guardian:
             alive = self.scan()
         self.drain()
         if not alive:
+            if self.order["record"].get("scratch"):
+                shutil.rmtree(self.order["record"]["scratch"], ignore_errors=True)
             Path(self.order["record_path"]).unlink(missing_ok=True)
         say(
             "stopped",

@@ -39,6 +39,13 @@ def test_output_and_exit_code_arrive(tmp_path):
     assert (tmp_path / "log").read_text() == "hello\n"
 
 
+def test_the_exit_code_of_a_server_that_dies_at_once_is_not_lost(tmp_path):
+    for _ in range(8):
+        with server(tmp_path, "/bin/false") as one:
+            assert one.exited.wait(10)
+        assert one.report and one.report.code == 1
+
+
 def test_the_server_has_a_session_of_its_own_and_dies_with_its_guardian(tmp_path):
     with server(tmp_path, "sleep", "600") as one:
         assert one.identity
