@@ -25,6 +25,7 @@ http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY OPENBLAS_CORETYP
 PASSED = frozenset(PASSED_TEXT.split())
 # Of the variables left out, these change how an engine computes, so leaving them out is worth a word.
 TELLING = tuple("SGLANG_ SGL_ NCCL_ TORCH PYTORCH_ CUDA_ OMP_ MKL_ FLASHINFER_ TRITON_ GLOO_ UCX_".split(" "))  # noqa: SIM905
+SET_BY_SNAKEMAKE = frozenset({"OMP_NUM_THREADS", "MKL_NUM_THREADS"})  # for every job, from its threads
 TELLING_NAMES = frozenset({"PYTHONPATH", "PYTHONHOME", "LD_PRELOAD", "KMP_AFFINITY"})
 
 
@@ -72,7 +73,8 @@ def server_environment(
         sorted(
             name
             for name in inherited
-            if name not in passed and name not in set_by_us and (name.startswith(TELLING) or name in TELLING_NAMES)
+            if name not in {*passed, *set_by_us, *SET_BY_SNAKEMAKE}
+            and (name.startswith(TELLING) or name in TELLING_NAMES)
         )
     )
     return ServerEnvironment(passed | set_by_us, set_by_us, left_out)

@@ -29,6 +29,7 @@ def test_nothing_stray_reaches_the_server():
         "PATH": "/bin",
         "NCCL_P2P_DISABLE": "1",
         "SGLANG_TEST": "1",
+        "MKL_NUM_THREADS": "2",
         "PYTHONPATH": "/mine",
         "EDITOR": "vi",
         "LC_ALL": "C",
@@ -36,7 +37,10 @@ def test_nothing_stray_reaches_the_server():
     result = command.server_environment({"A": "1"}, overlay=["/overlay"], inherited=shell, ours={"TMPDIR": "/t"})
     assert result.full == {"PATH": "/bin", "LC_ALL": "C", "TMPDIR": "/t", "A": "1", "PYTHONPATH": "/overlay"}
     assert result.ours == {"TMPDIR": "/t", "A": "1", "PYTHONPATH": "/overlay"}
-    assert result.left_out == ("NCCL_P2P_DISABLE", "SGLANG_TEST")  # PYTHONPATH is set by us, EDITOR tells nothing
+    assert result.left_out == (
+        "NCCL_P2P_DISABLE",
+        "SGLANG_TEST",
+    )  # PYTHONPATH is set by us, EDITOR tells nothing, Snakemake set the threads
 
 
 def test_the_arm_goes_before_all_and_the_overlay_before_its_path():
