@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from reckoning.analyse.cells import Cell, Cells
-from reckoning.analyse.compare import Contrast, Estimate, compare, judged
+from reckoning.analyse.compare import Contrast, Estimate, best_arm, compare, judged
 from reckoning.analyse.design import Arm, Design
 from reckoning.statistics.contrasts import Verdict, ratio_of_differences
 from reckoning.statistics.crossover import Crossover, LevelLead, find_crossovers
 from reckoning.statistics.factors import FactorStep, decisions, differences, interactions, single_steps
 
+LAYOUT = ("tp_size", "pp_size", "ep_size", "dp_size", "nnodes", "moe_dp_size")
 GROUPS = {
-    "parallel layout": ("tp_size", "pp_size", "ep_size", "dp_size", "nnodes", "moe_dp_size"),
+    "parallel layout": LAYOUT,
     "speculation": ("speculative_",),
 }
 """Settings that are one decision when they change together: a draft model with its algorithm and block size."""
+
+
+NEAR = 3
+"""An arm that differs in more settings than this is no counterpart."""
 
 
 @dataclass(frozen=True)
@@ -127,31 +133,39 @@ class CrossoverOf:
     levels: tuple[int, ...]
 
 
-def crossovers(cells: Cells, design: Design, pairs: Sequence[Contrast]) -> list[CrossoverOf]:
+def crossovers(cells: Cells, design: Design) -> list[CrossoverOf]:
     """Return the crossovers between the arms that matter: the baseline and every arm that is best at some level.
 
-    `pairs` are all pairs of the primary metric, so a lead is shown with the correction over all of them.
+    Holm's correction runs over the pairs of these arms at all levels. They were picked by looking; with identical arms
+    that does not raise the share of false leads above the promised one (benchmarks/statistics/simulate.py).
     """
+    contrasts = judged(
+        [
+            compare(cells, design, design.primary, cell, arm, reference, "best")
+            for workload in cells.workloads(design.primary)
+            for reference, arm in combinations(_contenders(cells, design, workload), 2)
+            for cell in _both(cells, design.primary, arm, reference)
+            if cell.workload == workload
+        ],
+        design,
+    )
+    groups: dict[tuple[str, str, str], list[Contrast]] = {}
+    for contrast in contrasts:
+        groups.setdefault((contrast.arm, contrast.reference, contrast.cell.workload), []).append(contrast)
     found = []
-    metric = design.primary
-    for workload in cells.workloads(metric):
-        here = [c for c in cells.of(metric) if c.workload == workload]
-        if len(here) < 2:
-            continue
-        leaders = {max(cells.of(metric)[c], key=lambda a, c=c: _mean(cells.values(metric, c, a))) for c in here}
-        contenders = [a for a in design.runnable if a in leaders or a == design.baseline]
-        by_pair: dict[tuple[str, str], list[Contrast]] = {}
-        for contrast in pairs:
-            if contrast.cell.workload == workload and {contrast.arm, contrast.reference} <= set(contenders):
-                by_pair.setdefault((contrast.arm, contrast.reference), []).append(contrast)
-        for (arm, reference), contrasts in by_pair.items():
-            ordered = sorted(contrasts, key=lambda c: c.cell)
-            if len(ordered) < 2:
-                continue
+    for (arm, reference, workload), own in groups.items():
+        ordered = sorted(own, key=lambda c: c.cell)
+        if len(ordered) > 1:
             leads = [LevelLead(c.cell.concurrency, lead(c, design)) for c in ordered]
             result = find_crossovers(leads, shrinks_at_end=_shrinks(ordered, design))
             found.append(CrossoverOf(arm, reference, workload, result, tuple(x.level for x in leads)))
     return found
+
+
+def _contenders(cells: Cells, design: Design, workload: str) -> list[str]:
+    here = [cell for cell in cells.of(design.primary) if cell.workload == workload]
+    leaders = {best_arm(cells, design, design.primary, cell) for cell in here}
+    return [arm for arm in design.runnable if arm in leaders or arm == design.baseline]
 
 
 def lead(contrast: Contrast, design: Design) -> int:
@@ -182,13 +196,12 @@ def _shrinks(contrasts: Sequence[Contrast], design: Design) -> bool:
     return False
 
 
-def _mean(values: Mapping[int, float]) -> float:
-    return sum(math.log(v) for v in values.values()) / len(values)
-
-
 @dataclass(frozen=True)
 class Speculation:
-    """A speculative arm against the same arm without it: per level the contrast and the acceptance length."""
+    """A speculative arm against the nearest one without: per level the contrast and the acceptance length.
+
+    `also` names what else differs between the two.
+    """
 
     arm: str
     reference: str | None
@@ -196,6 +209,7 @@ class Speculation:
     levels: tuple[tuple[Contrast | None, Estimate | None, int], ...]
     pays_at: tuple[int, ...]
     stops: tuple[int, int] | None
+    also: tuple[str, ...] = ()
 
 
 def speculative_arms(design: Design) -> list[str]:
@@ -207,7 +221,7 @@ def speculation(cells: Cells, design: Design, estimates: Sequence[Estimate]) -> 
     """Return, for every speculative arm, where it pays and where it stops; one Holm family over arms and levels."""
     family: list[Contrast] = []
     for arm in speculative_arms(design):
-        reference = plain_counterpart(design, arm)
+        reference, _ = plain_counterpart(design, arm)
         if reference is not None:
             family += [
                 compare(cells, design, design.primary, cell, arm, reference, "factor")
@@ -216,7 +230,7 @@ def speculation(cells: Cells, design: Design, estimates: Sequence[Estimate]) -> 
     contrasts = judged(family, design)
     found = []
     for arm in speculative_arms(design):
-        reference = plain_counterpart(design, arm)
+        reference, also = plain_counterpart(design, arm)
         for workload in cells.workloads(design.primary):
             levels = []
             for cell, present in cells.of(design.primary).items():
@@ -229,23 +243,25 @@ def speculation(cells: Cells, design: Design, estimates: Sequence[Estimate]) -> 
                 slower = [level for c, _, level in levels if c is not None and c.verdict is Verdict.SLOWER]
                 after = [level for level in slower if pays and level > max(pays)]
                 stops = (max(pays), min(after)) if after else None
-                found.append(Speculation(arm, reference, workload, tuple(levels), pays, stops))
+                found.append(Speculation(arm, reference, workload, tuple(levels), pays, stops, also))
     return found
 
 
-def plain_counterpart(design: Design, arm: str) -> str | None:
-    """Return the runnable arm that differs least from `arm` beside speculation; None when none is close."""
+def plain_counterpart(design: Design, arm: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return the arm of the same layout without speculation that differs least from `arm`, and in what else."""
     own = arm_factors(design.arm(arm))
     scored = []
     for place, slug in enumerate(design.runnable):
         other = design.arm(slug)
         if slug == arm or other.settings.get("speculative_algorithm"):
             continue
-        changed = [
-            name for name in differences(arm_factors(other), own) if not name.startswith(("speculative_", "patch"))
-        ]
-        scored.append((len(changed), place, slug))
-    return min(scored)[2] if scored and min(scored)[0] <= 2 else None
+        changed = differences(arm_factors(other), own)
+        also = tuple(name for name in changed if not name.startswith(("speculative_", "patch")))
+        if not set(also) & set(LAYOUT):
+            scored.append((len(also), place, slug, also))
+    if not scored or min(scored)[0] > NEAR:
+        return None, ()
+    return min(scored)[2:]
 
 
 def _estimate(estimates: Sequence[Estimate], arm: str, cell: Cell, metric: str) -> Estimate | None:

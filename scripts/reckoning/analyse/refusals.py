@@ -106,18 +106,22 @@ def _coverage(results: Results) -> Iterator[Refusal]:
                 "the blocks that both sides have, and nothing is filled in.",
             )
     for workload, levels in design.workloads.items():
+        lacking: dict[tuple[int, ...], list[str]] = {}
         for arm in blocks_of:
             present = {
-                c.concurrency for c, arms in cells.of(design.primary).items() if c.workload == workload and arm in arms
+                c.concurrency
+                for c in cells.of(design.primary)
+                if cells.values(design.primary, c, arm) and c.workload == workload
             }
-            lacking = sorted(set(levels) - present)
-            if lacking:
-                places = list_of(f"C={level}" for level in lacking)
-                yield Refusal(
-                    "missing-level",
-                    arm,
-                    f"{design.name(arm)} has no rankable point at {places} in {workload}: no statement is made there.",
-                )
+            if gone := tuple(sorted(set(levels) - present)):
+                lacking.setdefault(gone, []).append(arm)
+        for gone, arms in lacking.items():
+            one = len(arms) == 1
+            names = list_of(design.name(arm) for arm in arms) if len(arms) < len(blocks_of) or one else "Every arm"
+            have = "has" if one or names == "Every arm" else "have"
+            places = list_of(f"C={level}" for level in gone)
+            text = f"{names} {have} no rankable point at {places} in {workload}: no statement is made there."
+            yield Refusal("missing-level", arms[0] if one else "experiment", text)
 
 
 def _values(results: Results) -> Iterator[Refusal]:

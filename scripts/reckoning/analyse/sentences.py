@@ -85,6 +85,8 @@ def speculation_sentence(found: Speculation, design: Design) -> str:
     if found.reference is None:
         return f"{arm} {where} has no counterpart without speculation, so its gain is not known. {accepted}"
     reference = design.name(found.reference)
+    if found.also:
+        accepted += f" The two also differ in {list_of(found.also)}, so not all of it need be speculation."
     if found.pays_at:
         shown = next(c for c, _, level in found.levels if level == found.pays_at[0])
         gain = ratio_range(shown.pair.ratio, shown.pair.low, shown.pair.high)

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from reckoning.analyse import analyse_experiment
+from reckoning.analyse.design import Arm, Design
+from reckoning.analyse.effects import plain_counterpart
 from reckoning.analyse.synthetic import SCENARIOS, write_experiment
 from reckoning.files import read_json, write_json
 from tests.unit.analyse.conftest import faults_of
@@ -123,6 +125,20 @@ class TestFull:
         assert found["stops"]["high"] == 64
         lengths = [level["acceptance_length"] for level in found["levels"]]
         assert all(3.6 < length < 4.0 for length in lengths)
+
+    def test_the_counterpart_of_speculation_has_the_same_layout(self):
+        """ep8-dflash without CUDA graphs is nearer to tp8-eager by count, but that is another layout."""
+        settings = {
+            "tp8-eager": {"tp_size": 8, "disable_cuda_graph": True},
+            "ep8": {"tp_size": 8, "ep_size": 8, "max_running_requests": 512},
+            "ep8-dflash": {
+                "tp_size": 8, "ep_size": 8, "disable_cuda_graph": True, "speculative_algorithm": "DFLASH",
+            },
+        }  # fmt: skip
+        arms = tuple(Arm(slug, slug, settings=own) for slug, own in settings.items())
+        design = Design("x", "x", {}, arms, {})
+        assert plain_counterpart(design, "ep8-dflash") == ("ep8", ("disable_cuda_graph", "max_running_requests"))
+        assert plain_counterpart(replace(design, arms=arms[::2]), "ep8-dflash") == (None, ())
 
     def test_negative_results_are_said(self, analysed):
         _, findings, _ = analysed("full")
