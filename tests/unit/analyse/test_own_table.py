@@ -171,6 +171,16 @@ hypotheses:
         assert {(f["factor"], f["from"], f["to"]) for f in findings["factors"]} == {("ep", "1", "4")}
         assert findings["recommendations"][0]["command"] == "serve --ep 4"
 
+    def test_the_best_must_be_shown_against_every_other_arm(self, analyse):
+        """a beats c beyond doubt and b not at all: a is no winner yet, and the sentence names b."""
+        values = {"a": [100, 103, 98, 101], "b": [99, 101, 99, 100], "c": [50, 51, 50, 51]}
+        _, findings, _ = analyse(table(values), "equivalence_margin: 0.001\n")
+        assert {r["certainty"] for r in findings["recommendations"]} == {"not-shown"}
+        assert "is not shown to be better than b:" in findings["recommendations"][0]["text"]
+        del values["b"]
+        _, findings, _ = analyse(table(values), "equivalence_margin: 0.001\n")
+        assert {r["certainty"] for r in findings["recommendations"]} == {"shown"}
+
 
 class TestFaults:
     def test_all_faults_of_the_columns_at_once(self, analyse):
