@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
+from .processes import PROC, all_statuses, command_line, read_status
 from .state import machine_folder, open_shared
 
 FIRST_BASE = 30000
@@ -26,6 +25,7 @@ CANDIDATES = [FIRST_BASE + window + offset for window in (0, 500, 1000, 1500, 20
 ZMQ_DELTA = 233
 ZMQ_PORTS = 6
 CLOSING, TAKEN = "closing", "taken"
+TIME_WAIT, LISTEN = 0x06, 0x0A
 
 
 class PortsTaken(RuntimeError):
@@ -117,31 +117,58 @@ def use_of(port: int) -> str | None:
     """Return None for a free port, CLOSING when only ended connections hold it for a while, else TAKEN."""
     if is_free(port):
         return None
-    states = {
-        connection.status
-        for connection in psutil.net_connections(kind="tcp")
-        if connection.laddr and connection.laddr.port == port
-    }
-    return CLOSING if states == {psutil.CONN_TIME_WAIT} else TAKEN
+    states = {entry.state for entry in sockets() if entry.port == port}
+    return CLOSING if states == {TIME_WAIT} else TAKEN
 
 
-def listeners(port: int) -> list[int | None]:
-    """Return the pids that listen on `port`; None for a process whose owner we may not see."""
-    return [
-        connection.pid
-        for connection in psutil.net_connections(kind="tcp")
-        if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN
-    ]
+@dataclass(frozen=True)
+class Socket:
+    """A TCP socket of this machine: its local port, its state as the kernel numbers it, and its inode."""
+
+    port: int
+    state: int
+    inode: str
+
+
+def sockets(state: int | None = None) -> Iterator[Socket]:
+    """Yield the TCP sockets of this network namespace (of one state only), as /proc/net lists them."""
+    wanted = "" if state is None else f" {state:02X} "
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = (PROC / "net" / name).read_text().splitlines()[1:]
+        except OSError:  # a machine without IPv6
+            continue
+        for line in lines:
+            if wanted not in line:
+                continue
+            words = line.split()
+            yield Socket(int(words[1].rpartition(":")[2], 16), int(words[3], 16), words[9])
 
 
 def listening(ports: Sequence[int]) -> list[int]:
     """Return those of `ports` on which somebody listens (connections that are only closing do not count)."""
-    busy = {
-        connection.laddr.port
-        for connection in psutil.net_connections(kind="tcp")
-        if connection.laddr and connection.status == psutil.CONN_LISTEN
-    }
+    busy = {entry.port for entry in sockets(LISTEN) if entry.state == LISTEN}
     return [port for port in ports if port in busy]
+
+
+def listeners(port: int) -> list[int | None]:
+    """Return the pids that listen on `port`; None for a socket whose owner we may not see."""
+    inodes = {entry.inode for entry in sockets(LISTEN) if (entry.port, entry.state) == (port, LISTEN)}
+    found = {status.identity.pid: _inodes(status.identity.pid) & inodes for status in all_statuses()} if inodes else {}
+    unseen = inodes - set().union(*found.values())
+    return [*(pid for pid, held in found.items() if held), *([None] if unseen else [])]
+
+
+def _inodes(pid: int) -> set[str]:
+    """Return the inodes of the sockets that process `pid` has open; none when it is gone or not ours to read."""
+    held = set()
+    with contextlib.suppress(OSError):
+        for entry in (PROC / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                kind, _, rest = str(entry.readlink()).partition(":[")
+                if kind == "socket":
+                    held.add(rest.rstrip("]"))
+    return held
 
 
 def owner(port: int) -> str:
@@ -149,12 +176,10 @@ def owner(port: int) -> str:
     for pid in listeners(port):
         if pid is None:
             return "a process of another user"
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            return f"{_program(process)} (pid {pid})"
+        words = command_line(pid)
+        status = read_status(pid)
+        if words and words[0]:
+            return f"{' '.join([Path(words[0]).name, *words[1:3]])} (pid {pid})"
+        if status:
+            return f"{status.name} (pid {pid})"
     return "a process that does not listen, or one of another user"
-
-
-def _program(process: psutil.Process) -> str:
-    words = process.cmdline()
-    return " ".join([Path(words[0]).name, *words[1:3]]) if words else process.name()
