@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from reckoning import engine, models
+from reckoning.engine.probe import probe
 
 ROOT = Path(__file__).resolve().parents[2]
 ARMS = {"tp1": ("--tp-size", "1"), "tp2-ep2": ("--tp-size", "2", "--ep-size", "2"), "pp2": ("--pp-size", "2")}
@@ -166,6 +167,13 @@ def test_a_stand_in_raises_on_the_first_call(built, code):
     environment = {"PATH": "/usr/bin", "PYTHONPATH": os.pathsep.join(overlay["pythonpath"])}
     done = subprocess.run([built["python"], "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert "NotImplementedError" in done.stderr and "needs a GPU" in done.stderr
+
+
+def test_each_probe_of_the_cpu_set_passes_with_its_patch_and_fails_without(built):
+    effects = {effect.patch: effect for effect in probe(built, "patched", ROOT)}
+    shown = {name: effect.shown for name, effect in effects.items()}
+    others = {"sglang-cpu-experts": True, "sglang-cpu-imports": True, "sglang-cpu-mla": True}
+    assert shown == {**others, "sglang-cpu-fork": None}, effects
 
 
 def test_sglang_finds_no_scalar_types_and_takes_its_own(built):

@@ -1,4 +1,4 @@
-"""Command line: build an engine, check a running server's log, make and check lock files."""
+"""Command line: build an engine, check a server's log, probe what patches do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reckoning import files
 from reckoning.engine import EngineError, build, read_proof
+from reckoning.engine.probe import probe
 from reckoning.patches import PatchError
 
 
@@ -24,6 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     two.add_argument("engine", type=Path, help="engine.json")
     two.add_argument("arm", help="slug of the arm")
     two.add_argument("log", type=Path, help="server.log")
+    three = commands.add_parser("probe", help="run the probes of an arm's patches, with each patch and without it")
+    three.add_argument("engine", type=Path, help="engine.json")
+    three.add_argument("arm", help="slug of the arm")
+    three.add_argument("--root", type=Path, default=Path(), help="the repository (default: the current folder)")
     options = parser.parse_args(arguments)
     try:
         if options.command == "build":
@@ -31,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
             build(files.read_json(options.plan), options.root.resolve(), out, options.log, print)
             print(f"wrote {out}")
             return 0
-        return _proof(options)
+        return _proof(options) if options.command == "proof" else _probe(options)
     except (EngineError, PatchError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -45,3 +50,13 @@ def _proof(options: argparse.Namespace) -> int:
     for fault in proof.faults:
         print(f"not proven: {fault}")
     return 0 if proof.proven else 1
+
+
+def _probe(options: argparse.Namespace) -> int:
+    effects = probe(files.read_json(options.engine), options.arm, options.root.resolve())
+    for effect in effects:
+        state = {True: "effect shown", False: "NO EFFECT", None: "no probe that runs by itself"}[effect.shown]
+        print(f"{effect.patch}: {state}\n  with the patch: {effect.patched}")
+        if effect.unpatched:
+            print(f"  without it: {effect.unpatched}")
+    return 1 if any(effect.shown is False for effect in effects) else 0
