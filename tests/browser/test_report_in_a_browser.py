@@ -126,7 +126,7 @@ def test_download_of_a_figure_carries_the_right_numbers(open_page):
     assert name == "throughput-chat.csv"
     row = next(row for row in rows if (row["arm"], row["concurrency"], row["block"]) == ("ep8", "4", "2"))
     truth = specimen.throughput("ep8", 4) * math.exp(specimen._noise("ep8", 4, 2, "output_tok_s"))
-    assert float(row["launch_value"]) == pytest.approx(truth, rel=1e-8)
+    assert float(row["launch_value"]) == pytest.approx(truth, rel=1e-6)
     assert len(rows) == 3 * 2 * 3
     assert page.faults == []
 

@@ -32,7 +32,8 @@ def estimate_tables(findings: Mapping[str, Any], cast: Cast) -> list[Table]:
     estimates = findings.get("estimates") or []
     for workload in dict.fromkeys(one["workload"] for one in estimates):
         own = [one for one in estimates if one["workload"] == workload]
-        metrics = [metric for metric in METRIC_ORDER if any(one["metric"] == metric for one in own)]
+        known = [metric for metric in METRIC_ORDER if any(one["metric"] == metric for one in own)]
+        metrics = known + [one for one in dict.fromkeys(one["metric"] for one in own) if one not in METRIC_HEADINGS]
         rows: dict[tuple[str, int], dict[str, Any]] = {}
         for one in own:
             row = rows.setdefault(
@@ -42,7 +43,9 @@ def estimate_tables(findings: Mapping[str, Any], cast: Cast) -> list[Table]:
             if one["metric"] == "output_tok_s":
                 row.update(n=one["n"], note=_note(one))
         columns = [column.arm("arm", "arm", cast), column.whole("C", "concurrency")]
-        columns += [column.measured(METRIC_HEADINGS[one], (one, f"{one}_low", f"{one}_high")) for one in metrics]
+        columns += [
+            column.measured(METRIC_HEADINGS.get(one, one), (one, f"{one}_low", f"{one}_high")) for one in metrics
+        ]
         columns += [column.whole("launches (n)", "n"), column.text("note", "note")]
         made.append(table(f"estimates-{key_of(workload)}", f"Estimates on {workload}", rows.values(), columns))
     return made
@@ -266,6 +269,27 @@ def variance_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     )
 
 
+def cross_check_table(findings: Mapping[str, Any], cast: Cast) -> Table:
+    """Return our client beside SGLang's own bench_serving on the same launches."""
+    rows = [{**one, "metric_words": _metric(one)} for one in findings.get("cross_check") or []]
+    return table(
+        "cross-check",
+        "Our client against SGLang's bench_serving, on the same launches",
+        rows,
+        [
+            column.arm("arm", "arm", cast),
+            column.text("workload", "workload", optional=True),
+            column.whole("C", "concurrency"),
+            column.text("metric", "metric_words", optional=True),
+            column.number("ours", "ours"),
+            column.number("bench_serving", "theirs"),
+            column.measured("ours / bench_serving", ("ratio", "low", "high"), "×"),
+            column.whole("launches (n)", "n"),
+            column.text("note", "note"),
+        ],
+    )
+
+
 def exclusion_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     """Return what was measured and kept out of verdicts."""
     return table(
@@ -320,7 +344,12 @@ def energy_table(findings: Mapping[str, Any], cast: Cast) -> Table:
 
 
 def _shown(findings: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    return [one for one in findings.get(kind) or [] if one.get("metric") in SHOWN]
+    """Return the records about the metrics that decisions are made on, and about a user's own metrics."""
+    return [
+        one
+        for one in findings.get(kind) or []
+        if one.get("metric") in SHOWN or one.get("metric") not in METRIC_HEADINGS
+    ]
 
 
 def _metric(one: Mapping[str, Any]) -> str:

@@ -128,6 +128,7 @@ def tables_of(found: Results, cast: Cast) -> dict[str, Any]:
         "factors": chapters.factor_table(findings, cast),
         "energy": chapters.energy_table(findings, cast),
         "variance": chapters.variance_table(findings, cast),
+        "cross_check": chapters.cross_check_table(findings, cast),
         "exclusions": chapters.exclusion_table(findings, cast),
         "published": chapters.published_table(findings, cast),
         "predicted": chapters.predicted_table(findings, cast),

@@ -81,7 +81,7 @@ def test_estimates_stand_in_the_page_with_interval_and_unit(page):
     )
     csv = pd.read_csv(__import__("io").StringIO(embedded(page, "throughput-chat")["csv"]))
     row = csv[(csv["arm"] == "ep4") & (csv["concurrency"] == 32)].iloc[0]
-    assert row[["estimate", "low", "high"]].tolist() == pytest.approx([mean, low, high], rel=1e-8)
+    assert row[["estimate", "low", "high"]].tolist() == pytest.approx([mean, low, high], rel=1e-6)
     assert row["unit"] == "tok/s"
     assert row["n"] == 3
     assert len(csv) == 3 * 2 * 3  # arms x levels x launches
@@ -265,3 +265,28 @@ def test_commands_name_the_configuration_that_was_given(tmp_path):
 def test_full_experiment_stays_under_three_megabytes(tmp_path):
     page = rendered(tmp_path)
     assert len(page.encode()) < 3_000_000
+
+
+def test_cross_check_and_a_users_own_metric_are_shown(tmp_path):
+    specimen.write(tmp_path / "results", **TINY)
+    findings = read_json(tmp_path / "results/findings.json")
+    row = {"arm": "ep8", "workload": "chat", "concurrency": 1, "metric": "output_tok_s", "unit": "tok/s", "note": None}
+    findings["cross_check"] = [
+        {**row, "ours": 100.4, "theirs": 99.1, "ratio": 1.0131, "low": 1.0052, "high": 1.0212, "n": 3}
+    ]
+    own = {
+        "arm": "ep8",
+        "workload": "chat",
+        "concurrency": 1,
+        "metric": "score",
+        "unit": "points",
+        "n": 3,
+        "note": None,
+    }
+    findings["estimates"].append({**own, "estimate": 7.25, "low": 7.0, "high": 7.5, "launches": [], "flags": []})
+    write_json(tmp_path / "results/findings.json", findings)
+    render(tmp_path / "results", tmp_path / "page.html")
+    text = words((tmp_path / "page.html").read_text())
+    assert "1.013× [1.005, 1.021]" in text
+    assert "score" in text
+    assert "7.25 [7.00, 7.50]" in text

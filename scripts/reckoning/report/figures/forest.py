@@ -9,6 +9,8 @@ from reckoning.report.figures.model import Cast, Figure, FigureData, key_of
 from reckoning.report.figures.ratios import Ratio, draw_ratios
 from reckoning.report.quantities import finite, with_interval
 
+KEY = "After Holm's correction: ▲ faster, ▼ slower, ≈ equivalent, ? inconclusive; hollow: no verdict"
+MARKS = {"faster": "▲", "higher": "▲", "slower": "▼", "lower": "▼", "equivalent": "≈", "inconclusive": "?"}
 DECIDED = frozenset({"faster", "slower", "equivalent", "higher", "lower"})
 _COLUMNS = (
     "workload",
@@ -39,7 +41,7 @@ def forest_figure(
         caption=(
             f"Ratio of output tok/s to {reference}, paired by block, with its {sure} interval. The shaded "
             "zone is equivalence "
-            f"within {100 * margin:g} %. Filled: a verdict stands after Holm's correction. Hollow: none does."
+            f"within {100 * margin:g} %. {KEY}."
         ),
         alt=f"Forest plot of throughput ratios to {reference} on the workload {workload}. {_in_words(shown, cast)}",
         data=FigureData(
@@ -72,7 +74,7 @@ def factor_figure(workload: str, factors: Sequence[Mapping[str, Any]], cast: Cas
         caption=(
             "Ratio of output tok/s with the setting changed to output tok/s without, paired by block, "
             f"with its {sure} interval. "
-            "Filled: a verdict stands after Holm's correction."
+            f"{KEY}."
         ),
         alt=(
             f"Forest plot of the effect of {len(set(rows.values()))} settings on throughput on the workload "
@@ -106,7 +108,16 @@ def factor_row(one: Mapping[str, Any], cast: Cast) -> tuple[str, ...]:
 
 def _ratio(one: Mapping[str, Any], row: tuple[str, ...]) -> Ratio:
     low, high = finite(one["low"]), finite(one["high"])
-    return Ratio(row, f"C = {one['concurrency']}", one["arm"], one["ratio"], low, high, one["verdict"] in DECIDED)
+    return Ratio(
+        row,
+        f"C = {one['concurrency']}",
+        one["arm"],
+        one["ratio"],
+        low,
+        high,
+        one["verdict"] in DECIDED,
+        MARKS.get(one["verdict"], ""),
+    )
 
 
 def _in_plan_order(contrasts: Sequence[Mapping[str, Any]], cast: Cast) -> list[Mapping[str, Any]]:

@@ -17,7 +17,7 @@ from reckoning.report.quantities import finite
 
 @dataclass(frozen=True)
 class Ratio:
-    """One mark: its row (lines of a label) and panel, the ratio with its interval, and whether it is decided."""
+    """A ratio with its interval in a row (lines of its label) and panel; `mark` stands at the edge for the verdict."""
 
     row: tuple[str, ...]
     panel: str
@@ -26,6 +26,7 @@ class Ratio:
     low: float | None
     high: float | None
     decided: bool
+    mark: str = ""
 
 
 def draw_ratios(sheet: Sheet, ratios: Sequence[Ratio], cast: Cast, margin: float | None, axis: str) -> str:
@@ -36,7 +37,7 @@ def draw_ratios(sheet: Sheet, ratios: Sequence[Ratio], cast: Cast, margin: float
     columns = min(2 if sheet.narrow else (4 if len(panels) == 4 else 3), len(panels))
     rows = math.ceil(len(panels) / columns)
     height = rows * ((30 if any("\n" in name for name in names) else 18) * len(names) + 46) + 44
-    margins = Margins(left=text_px(names, sheet.font_px - 1) + 14, top=26, across=14, down=46, bottom=52)
+    margins = Margins(left=text_px(names, sheet.font_px - 1) + 14, top=26, across=22, right=22, down=46, bottom=52)
     with drawing(sheet, height, rows, columns, margins=margins, sharey=True, sharex=True) as (figure, grid):
         cells = list(grid.flat)
         for axes, panel in zip(cells, panels, strict=False):
@@ -86,6 +87,11 @@ def _mark(axes: Any, one: Ratio, place: float, cast: Cast) -> None:
         zorder=4,
     )
     tag(dot, one.slug)
+    if one.mark:
+        word = axes.annotate(
+            one.mark, (1, place), (2, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"
+        )
+        word.set(color=MUTED, fontsize=9)
 
 
 def _label_lowest(grid: Any, shown: int) -> None:
