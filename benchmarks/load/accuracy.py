@@ -11,24 +11,27 @@ CPU time is that of the whole process with its children, less that of the same c
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TTFT_MS, TOKENS = 100.0, 257
+LONGEST_S = 300.0
 USAGE = '{"stream_options": {"include_usage": true}}'
 MARKERS = ("<!-- accuracy table -->", "<!-- end of accuracy table -->")
 
@@ -156,12 +159,12 @@ CONTENDERS = {
 # --- running ------------------------------------------------------------------------------------------------------
 
 
-def pin(options: argparse.Namespace, core: int) -> list[str]:
-    """The words before a command that keep it on one core, and others off it while it works when `--realtime`."""
-    return [*(("chrt", "-f", "10") if options.realtime else ()), "taskset", "-c", str(core)]
+def pin(core: int) -> list[str]:
+    """The words before a command that keep it on one core."""
+    return ["taskset", "-c", str(core)]
 
 
-@contextmanager
+@contextlib.contextmanager
 def truth_server(binary: Path, shape: Shape, place: list[str]) -> Iterator[str]:
     """Run the truth server on one core; yield its address."""
     words = [str(binary), "0", f"{TTFT_MS:g}", str(TOKENS), f"{shape.interval_ms:g}", str(shape.tokens)]
@@ -182,15 +185,23 @@ def get(url: str) -> dict[str, Any]:
 def run_pinned(command: list[str], place: list[str], log: Path) -> tuple[str, float]:
     """Run a contender on one core; return its standard output and its CPU time with all its children, in seconds."""
     env = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
-    with log.open("wb") as errors:
-        process = subprocess.Popen([*place, *command], stdout=subprocess.PIPE, stderr=errors, cwd=log.parent, env=env)
-        assert process.stdout is not None
-        output = process.stdout.read().decode()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+    with log.open("wb") as errors, log.with_suffix(".out").open("wb") as output:
+        process = subprocess.Popen(
+            [*place, *command], stdout=output, stderr=errors, cwd=log.parent, env=env, start_new_session=True
+        )
+        watch = threading.Timer(LONGEST_S, os.killpg, (process.pid, signal.SIGKILL))
+        watch.start()
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            watch.cancel()
+            with contextlib.suppress(ProcessLookupError):  # a client's children must not outlive it
+                os.killpg(process.pid, signal.SIGKILL)
+    text = log.with_suffix(".out").read_text()
     if process.returncode != 0:
-        raise RuntimeError(f"{command[0]} ended with {process.returncode}: {log.read_text()[-800:]}{output[-800:]}")
-    return output, usage.ru_utime + usage.ru_stime
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}: {log.read_text()[-800:]}{text[-800:]}")
+    return text, usage.ru_utime + usage.ru_stime
 
 
 def measure(name: str, setting: Setting, place: list[str]) -> dict[str, Any]:
@@ -234,18 +245,18 @@ def run(options: argparse.Namespace) -> None:
         subprocess.run(["cc", "-O2", "-o", str(binary), str(HERE / "truth_server.c"), "-lm"], check=True)
         tokenizer = make_tokenizer(Path(scratch) / "tokenizer")
         for shape in (SHAPES[name] for name in options.shape):
-            with truth_server(binary, shape, pin(options, options.server_core)) as url:
+            with truth_server(binary, shape, pin(options.server_core)) as url:
                 plan = list(itertools.product(range(options.repeats), options.levels, names))
                 base = {}
                 for number, (repeat, level, name) in enumerate(plan):
                     if name not in base:
                         setting = Setting(url, 1, 1, Path(scratch) / f"base-{name}", tokenizer, options.peers)
-                        base[name] = measure(name, setting, pin(options, options.client_core))
+                        base[name] = measure(name, setting, pin(options.client_core))
                     load = wait_for_quiet(options.quiet, options.wait)
                     folder = Path(scratch) / f"{shape.name}-{number}"
                     setting = Setting(url, level, level * options.rounds, folder, tokenizer, options.peers)
                     result = {"contender": name, "shape": shape.name, "concurrency": level, "repeat": repeat}
-                    result |= measure(name, setting, pin(options, options.client_core))
+                    result |= measure(name, setting, pin(options.client_core))
                     events = setting.requests * shape.events
                     result |= {"load_before": load, "events": events, "cpu_base_s": base[name]["cpu_s"]}
                     result["cpu_us_per_event"] = (result["cpu_s"] - base[name]["cpu_s"]) / events * 1e6
@@ -364,9 +375,6 @@ def main() -> None:
     cli.add_argument("--repeats", type=int, default=1)
     cli.add_argument("--client-core", type=int, default=1)
     cli.add_argument("--server-core", type=int, default=0)
-    cli.add_argument(
-        "--realtime", action="store_true", help="SCHED_FIFO for server and clients (root): a shared machine"
-    )
     cli.add_argument("--quiet", type=float, default=0.5, help="wait for a load average below this before each run")
     cli.add_argument("--wait", type=float, default=120.0, help="at most so many seconds")
     cli.add_argument("--results", type=Path, default=Path("accuracy.jsonl"))
