@@ -164,6 +164,26 @@ def faults(settings: Mapping[str, Any], table: FlagTable) -> Iterator[FlagFault]
             yield FlagFault("flag-deprecated", name, f"{name} is deprecated in this version", "see the engine's --help")
 
 
+def well_formed(settings: Mapping[str, Any], table: FlagTable) -> dict[str, Any]:
+    """Return the settings under their canonical names, without values of a wrong type: rules compute with the rest.
+
+    An engine whose arguments are not known is taken to have those of the recorded versions.
+    """
+    result = {}
+    for written, value in settings.items():
+        name = table.canonical(written)
+        flag = table.get(name) or (None if table.flags else _recorded_somewhere().get(name))
+        if flag is None or _wrong_value(flag, value) is None:
+            result[name] = value
+    return result
+
+
+@functools.cache
+def _recorded_somewhere() -> dict[str, Flag]:
+    versions = sorted(path.stem.removeprefix("sglang-") for path in RECORDED.glob("sglang-*.json"))
+    return {name: flag for version in versions for name, flag in recorded_table(version).flags.items()}
+
+
 def _unknown(name: str, table: FlagTable) -> FlagFault:
     full = table.abbreviated(name)
     moved = RENAMED.get(name)

@@ -10,6 +10,7 @@ from reckoning import files
 from reckoning.experiment import ArmRequest, Experiment, Workload
 from reckoning.plan import command, order
 from reckoning.plan.devices import visible_count
+from reckoning.plan.flags import well_formed
 from reckoning.plan.memory import Memory
 from reckoning.plan.rules import Demand, Setup, judge
 from reckoning.plan.shapes import Arm, ArmProblem, Launch, Pair, Plan, Point
@@ -68,14 +69,14 @@ def make_plan(experiment: Experiment, surroundings: Surroundings | None = None) 
 
 
 def _setup(request: ArmRequest, experiment: Experiment, seen: Surroundings) -> Setup:
-    """Return what the rules look at: settings under their canonical names, and the GPUs that this arm would see."""
+    """Return what the rules look at: the settings that they can compute with, and the GPUs that this arm would see."""
     machine = experiment.machine
     variable = request.env.get("CUDA_VISIBLE_DEVICES", seen.visible_devices)
     there = seen.gpus.count or machine.gpus
     gpus, source = visible_count(variable, there)
     if machine.gpus is not None and (gpus is None or machine.gpus < gpus):
         gpus, source = machine.gpus, "machine.gpus"
-    settings = {seen.flags.canonical(name): value for name, value in request.settings.items()}
+    settings = well_formed(request.settings, seen.flags)
     draft = seen.drafts.get(str(settings.get("speculative_draft_model_path")))
     return Setup(
         settings=settings,
@@ -110,7 +111,8 @@ def _demand(workload: Workload, seen: Surroundings) -> Demand:
 def _arm(request: ArmRequest, setup: Setup, experiment: Experiment, times: TimeModel) -> Arm:
     problems = judge(setup)
     model, table = experiment.model, setup.flags.flags
-    served = {**{name: value for name, value in ALWAYS.items() if not table or name in table}, **setup.settings}
+    asked = {setup.flags.canonical(name): value for name, value in request.settings.items()}
+    served = {**{name: value for name, value in ALWAYS.items() if not table or name in table}, **asked}
     launch = _launch_time(request.slug, setup, experiment.workloads, times)
     return Arm(
         name=request.name,
@@ -118,7 +120,7 @@ def _arm(request: ArmRequest, setup: Setup, experiment: Experiment, times: TimeM
         why=request.why,
         status=_status(request, problems),
         problems=problems,
-        settings=dict(sorted(setup.settings.items())),
+        settings=dict(sorted(asked.items())),
         env=dict(request.env),
         patches=request.patches,
         parents=request.parents,

@@ -78,8 +78,9 @@ class Setup:
         return default if flag is None or flag.default is None else flag.default
 
     def _size(self, name: str) -> int:
+        """Return a parallel size; one that makes no sense counts as 1 here, and `sizes-positive` objects to it."""
         value = self.value(name, 1)
-        return value if isinstance(value, int) and not isinstance(value, bool) else 1
+        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else 1
 
     @property
     def tp(self) -> int:
