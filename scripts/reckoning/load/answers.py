@@ -62,6 +62,7 @@ class _Reading:
     texts: list[str] = field(default_factory=list)  # of the chunks that brought text, in every channel
     chunk_counts: list[int | None] = field(default_factory=list)  # running token count stated with each chunk
     total: int | None = None
+    usage: dict[str, Any] = field(default_factory=dict)  # the last one
     cumulative_text: str = ""
     finished: bool = False
     error: str | None = None
@@ -78,6 +79,7 @@ def understand(response: Response, ending: str, error: str | None = None) -> Ans
     reading = _read(answer, response.events)
     if ending == "complete" and not response.events and response.body:
         reading.error = _error_in_body(response.body)
+    _settle_usage(answer, reading)
     _settle_tokens(answer, reading)
     answer.outcome, answer.error = _outcome(answer, reading, ending, error)
     return answer
@@ -140,21 +142,26 @@ def _read_openai(answer: Answer, reading: _Reading, at_ns: int, message: dict[st
             content += choice["text"]
         if choice.get("finish_reason"):
             answer.finish_reason, reading.finished = str(choice["finish_reason"]), True
+    count = None
     usage = message.get("usage")
-    count = _read_usage(answer, usage) if usage else None
+    if usage:
+        count = _whole(usage.get("completion_tokens"), None)
+        reading.usage = usage
     if content and answer.first_content_ns is None:
         answer.first_content_ns = at_ns
     _note_chunk(answer, reading, at_ns, text=text + content, count=count, has_choice=bool(choices))
 
 
-def _read_usage(answer: Answer, usage: dict[str, Any]) -> int | None:
+def _settle_usage(answer: Answer, reading: _Reading) -> None:
+    """What the last usage says beside the number of output tokens."""
+    usage = reading.usage
     answer.prompt_tokens = _whole(usage.get("prompt_tokens"), answer.prompt_tokens)
-    if details := usage.get("prompt_tokens_details"):
+    details = usage.get("prompt_tokens_details")
+    if isinstance(details, dict):
         answer.cached_tokens = _whole(details.get("cached_tokens"), answer.cached_tokens)
     details = usage.get("completion_tokens_details")
-    reasoning = details.get("reasoning_tokens") if details else usage.get("reasoning_tokens")
+    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else usage.get("reasoning_tokens")
     answer.reasoning_tokens = _whole(reasoning, answer.reasoning_tokens)
-    return _whole(usage.get("completion_tokens"), None)
 
 
 def _read_generate(answer: Answer, reading: _Reading, at_ns: int, message: dict[str, Any]) -> None:
@@ -187,8 +194,8 @@ def _note_chunk(
 ) -> None:
     """Record a chunk when the event brought text, or a higher token count together with a choice."""
     before = reading.total or 0
-    if count is not None:
-        reading.total = count if reading.total is None else max(count, reading.total)
+    if count is not None and (reading.total is None or count > reading.total):
+        reading.total = count
     if text:
         reading.texts.append(text)
     if text or (has_choice and count is not None and count > before):
