@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -234,5 +235,24 @@ def _analysis(
 
 
 def _check_published(path: str | None, report: arm_rules.Report) -> None:
-    if path is not None and ((found := find(path)) is None or not found.is_file()):
+    if path is None:
+        return
+    if (found := find(path)) is None or not found.is_file():
         report(("published",), path, "there is no such file", "correct the path, or remove the key")
+        return
+    try:
+        published_rates(path)
+    except (KeyError, ValueError, UnicodeDecodeError) as error:
+        reason = f"not a table of published values: {error}"
+        report(("published",), path, reason, "give it the columns arm, concurrency and output_tok_s, with numbers")
+
+
+def published_rates(path: str) -> dict[str, dict[int, float]]:
+    """Return {arm: {concurrency: output tok/s}} of a published table; KeyError or ValueError when it is none."""
+    rates: dict[str, dict[int, float]] = {}
+    with (find(path) or Path(path)).open(encoding="utf-8", newline="") as stream:
+        for line, row in enumerate(csv.DictReader(stream), start=2):
+            if missing := [name for name in ("arm", "concurrency", "output_tok_s") if not row.get(name)]:
+                raise KeyError(f"line {line} lacks {', '.join(missing)}")
+            rates.setdefault(row["arm"], {})[int(row["concurrency"])] = float(row["output_tok_s"])
+    return rates

@@ -90,7 +90,13 @@ def read_facts(path: str, given: Mapping[str, Any]) -> ModelFacts:
     config = config_on_disk(path)
     if config is None:
         return ModelFacts(dict(given), "experiment file" if given else "unknown")
-    return ModelFacts(flattened(json.loads(config.read_text(encoding="utf-8"))), os.fspath(config))
+    try:
+        found = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, Mapping):
+        return ModelFacts(dict(given), f"experiment file ({config} cannot be read)")
+    return ModelFacts(flattened(found), os.fspath(config))
 
 
 def flattened(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import yaml
 from reckoning import files
 from reckoning.experiment import Experiment
 from reckoning.experiment.places import REPOSITORY, find
+from reckoning.experiment.reading import published_rates
 from reckoning.plan import flags
 from reckoning.plan.devices import Gpus, installed_gpus
 from reckoning.plan.facts import ModelFacts, read_facts
@@ -57,7 +58,7 @@ def observe(experiment: Experiment) -> Surroundings:
         facts=_facts(experiment, experiment.model.path, experiment.model.facts),
         drafts=draft_facts(experiment),
         patches=known_patches(),
-        published=published_rates(experiment.published),
+        published=published_rates(experiment.published) if experiment.published else {},
         prompt_bytes={
             workload.name: longest_text(find(workload.file) or Path(workload.file))
             for workload in experiment.workloads
@@ -101,23 +102,13 @@ def longest_text(path: Path) -> int:
         return 0
     if path.suffix == ".jsonl":
         return max((len(line.encode()) for line in text.splitlines()), default=0)
-    entries = yaml.safe_load(text)
-    texts = [entry.get("text", "") if isinstance(entry, Mapping) else str(entry) for entry in entries or ()]
+    try:
+        entries = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return 0  # the load generator says what is wrong with it
+    listed = entries if isinstance(entries, list) else []
+    texts = [str(entry.get("text", "")) if isinstance(entry, Mapping) else str(entry) for entry in listed]
     return max((len(item.encode()) for item in texts), default=0)
-
-
-def published_rates(path: str | None) -> dict[str, dict[int, float]]:
-    """Return {arm: {concurrency: output tok/s}} of a published table; {} when there is none."""
-    import csv
-
-    found = find(path) if path else None
-    rates: dict[str, dict[int, float]] = {}
-    if found is None:
-        return rates
-    with found.open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(line for line in stream if not line.startswith("#")):
-            rates.setdefault(row["arm"], {})[int(row["concurrency"])] = float(row["output_tok_s"])
-    return rates
 
 
 @functools.cache

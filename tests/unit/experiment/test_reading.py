@@ -239,6 +239,20 @@ def test_only_keeps_the_named_arms(only):
     assert experiment.analysis["baseline"] is None
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("arm,concurrency\na,1\n", "line 2 lacks output_tok_s"),
+        ("arm,concurrency,output_tok_s\na,one,5\n", "invalid literal"),
+        ("arm,concurrency,output_tok_s\na,1,\n", "lacks output_tok_s"),
+    ],
+)
+def test_a_published_table_must_be_one(tmp_path, text, reason):
+    (tmp_path / "table.csv").write_text(text)
+    found = problems(small(published=str(tmp_path / "table.csv")))
+    assert reason in found["published"].reason
+
+
 def test_a_change_of_comment_leaves_the_experiment_equal(tmp_path):
     first, second = write(tmp_path, BODY), tmp_path / "other.yaml"
     second.write_text("# a comment\n" + BODY)

@@ -218,6 +218,21 @@ def test_a_users_model_is_read_from_its_config_json_even_inside_a_multimodal_one
     assert "facts-disagree" in {problem.rule for problem in plan.arms[0].problems}
 
 
+@pytest.mark.parametrize("text", ["{", "[]", ""])
+def test_a_config_json_that_cannot_be_read_gives_way_to_the_stated_facts(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    Path("m/config.json").write_text(text)
+    plan = make_plan(read(small(model={"path": "m", "facts": {"num_hidden_layers": 4}}), "x"))
+    assert plan.model["facts"] == {"num_hidden_layers": 4}
+    assert "cannot be read" in plan.model["facts_source"]
+
+
+def test_prompts_that_are_no_yaml_do_not_stop_the_plan(tmp_path):
+    (tmp_path / "p.yaml").write_text("- a\n b: [")
+    assert make_plan(read(small(workloads=chat(file=str(tmp_path / "p.yaml"))), "x")).runnable
+
+
 def test_a_hub_name_is_found_in_the_local_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     snapshot = tmp_path / "models--org--name" / "snapshots" / "abc"
