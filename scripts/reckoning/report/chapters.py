@@ -73,7 +73,7 @@ def verdict_tables(findings: Mapping[str, Any], cast: Cast) -> list[Table]:
             if one.get("family", "baseline") == family and (family == "baseline" or one["metric"] == "output_tok_s")
         ]
         for workload in dict.fromkeys(one["workload"] for one in own):
-            rows = [{**one, "metric_words": _metric(one)} for one in own if one["workload"] == workload]
+            rows = [one for one in own if one["workload"] == workload]
             made.append(table(f"{family}-{key_of(workload)}", f"{caption}, {workload}", rows, _contrast_columns(cast)))
     return made
 
@@ -83,7 +83,7 @@ def _contrast_columns(cast: Cast) -> list[column.Column]:
         column.arm("arm", "arm", cast),
         column.arm("reference", "reference", cast),
         column.whole("C", "concurrency"),
-        column.text("metric", "metric_words", optional=True),
+        _metric_column(),
         column.measured("ratio", ("ratio", "low", "high"), "×"),
         column.verdict("verdict", "verdict"),
         column.whole("blocks (n)", "n"),
@@ -99,7 +99,6 @@ def factor_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         {
             **one,
             "change": _change(one),
-            "metric_words": _metric(one),
         }
         for one in findings.get("factors") or []
         if one.get("metric") == "output_tok_s"
@@ -127,7 +126,7 @@ def _setting(value: Any) -> str:
 def quantile_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     """Return the tail quantiles."""
     rows = [
-        {**one, "quantile": f"p{exact(100 * one['q'])}", "metric_words": _metric(one)}
+        {**one, "quantile": f"p{exact(100 * one['q'])}"}
         for one in _shown(findings, "quantiles")
         if one["q"] in SHOWN_QUANTILES
     ]
@@ -136,10 +135,7 @@ def quantile_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         "Quantiles of latency per request; an interval is over launches",
         rows,
         [
-            column.arm("arm", "arm", cast),
-            column.text("workload", "workload", optional=True),
-            column.whole("C", "concurrency"),
-            column.text("metric", "metric_words", optional=True),
+            *_place(cast),
             column.text("quantile", "quantile"),
             column.measured("value (ms)"),
             column.whole("launches (n)", "n"),
@@ -180,7 +176,6 @@ def published_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         {
             **one,
             "given": f"{'about ' if one.get('approximate') else ''}{exact(one.get('published'))}",
-            "metric_words": _metric(one),
         }
         for one in findings.get("published") or []
     ]
@@ -191,7 +186,7 @@ def published_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         [
             column.arm("arm", "arm", cast),
             column.whole("C", "concurrency"),
-            column.text("metric", "metric_words", optional=True),
+            _metric_column(),
             column.text("published", "given"),
             column.measured("measured", ("measured", "low", "high")),
             column.measured("measured / published", ("ratio", "ratio_low", "ratio_high"), "×"),
@@ -204,16 +199,13 @@ def published_table(findings: Mapping[str, Any], cast: Cast) -> Table:
 
 def predicted_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     """Return predictions beside what was measured."""
-    rows = [{**one, "metric_words": _metric(one)} for one in findings.get("predicted") or []]
+    rows = findings.get("predicted") or []
     return table(
         "predicted",
         "Predicted against measured",
         rows,
         [
-            column.arm("arm", "arm", cast),
-            column.text("workload", "workload", optional=True),
-            column.whole("C", "concurrency"),
-            column.text("metric", "metric_words", optional=True),
+            *_place(cast),
             column.number("predicted", "predicted"),
             column.measured("measured", ("measured", "low", "high")),
             column.number("measured / predicted", "ratio"),
@@ -225,7 +217,7 @@ def predicted_table(findings: Mapping[str, Any], cast: Cast) -> Table:
 
 def evidence_table(hypothesis: Mapping[str, Any], cast: Cast) -> Table:
     """Return the ratios that decided one hypothesis."""
-    rows = [{**one, "metric_words": _metric(one)} for one in hypothesis.get("evidence") or []]
+    rows = hypothesis.get("evidence") or []
     return table(
         f"hypothesis-{key_of(str(hypothesis.get('id')))}",
         f"Evidence for {hypothesis.get('id')}",
@@ -235,7 +227,7 @@ def evidence_table(hypothesis: Mapping[str, Any], cast: Cast) -> Table:
             column.arm("reference", "reference", cast),
             column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
-            column.text("metric", "metric_words", optional=True),
+            _metric_column(),
             column.measured("ratio", ("ratio", "low", "high"), "×"),
             column.whole("blocks (n)", "n"),
             column.probability("p", "p"),
@@ -246,11 +238,7 @@ def evidence_table(hypothesis: Mapping[str, Any], cast: Cast) -> Table:
 
 def variance_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     """Return the variance components."""
-    rows = [
-        {**one, "metric_words": _metric(one)}
-        for one in findings.get("variance") or []
-        if one.get("metric") == "output_tok_s"
-    ]
+    rows = [one for one in findings.get("variance") or [] if one.get("metric") == "output_tok_s"]
     return table(
         "variance",
         "Spread between launches and between repeats (standard deviation on the log scale)",
@@ -259,7 +247,7 @@ def variance_table(findings: Mapping[str, Any], cast: Cast) -> Table:
             column.arm("arm", "arm", cast, "all arms"),
             column.text("workload", "workload", optional=True),
             column.whole("C", "concurrency"),
-            column.text("metric", "metric_words", optional=True),
+            _metric_column(),
             column.share("between launches", "sigma_launch"),
             column.share("between repeats", "sigma_repeat"),
             column.whole("launches", "launches"),
@@ -271,16 +259,13 @@ def variance_table(findings: Mapping[str, Any], cast: Cast) -> Table:
 
 def cross_check_table(findings: Mapping[str, Any], cast: Cast) -> Table:
     """Return our client beside SGLang's own bench_serving on the same launches."""
-    rows = [{**one, "metric_words": _metric(one)} for one in findings.get("cross_check") or []]
+    rows = findings.get("cross_check") or []
     return table(
         "cross-check",
         "Our client against SGLang's bench_serving, on the same launches",
         rows,
         [
-            column.arm("arm", "arm", cast),
-            column.text("workload", "workload", optional=True),
-            column.whole("C", "concurrency"),
-            column.text("metric", "metric_words", optional=True),
+            *_place(cast),
             column.number("ours", "ours"),
             column.number("bench_serving", "theirs"),
             column.measured("ours / bench_serving", ("ratio", "low", "high"), "×"),
@@ -315,9 +300,7 @@ def hours_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         "Hours to generate a batch of samples",
         findings.get("sample_hours") or [],
         [
-            column.arm("arm", "arm", cast),
-            column.text("workload", "workload", optional=True),
-            column.whole("C", "concurrency"),
+            *_place(cast),
             column.whole("samples", "samples"),
             column.measured("hours", ("hours", "low", "high")),
             column.number("mean output tokens", "output_tokens_mean"),
@@ -333,14 +316,25 @@ def energy_table(findings: Mapping[str, Any], cast: Cast) -> Table:
         "Energy per output token",
         findings.get("energy") or [],
         [
-            column.arm("arm", "arm", cast),
-            column.text("workload", "workload", optional=True),
-            column.whole("C", "concurrency"),
+            *_place(cast),
             column.measured("J/token", ("energy_j_per_token", "low", "high")),
             column.whole("launches (n)", "n"),
             column.text("note", "note"),
         ],
     )
+
+
+def _place(cast: Cast) -> list[column.Column]:
+    """Return the columns that say what a row is about: arm, workload, level and metric."""
+    arm, level = column.arm("arm", "arm", cast), column.whole("C", "concurrency")
+    return [arm, column.text("workload", "workload", optional=True), level, _metric_column()]
+
+
+def _metric_column() -> column.Column:
+    def cell(record: Mapping[str, Any]) -> column.Cell:
+        return column.Cell(_metric(record), sort=_metric(record) or None)
+
+    return column.Column("metric", cell, ("metric",), optional=True)
 
 
 def _shown(findings: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:

@@ -79,6 +79,7 @@ def table(key: str, caption: str, records: Iterable[Mapping[str, Any]], columns:
     """Return the table of some records (mappings as in findings.json)."""
     records = list(records)
     names = tuple(dict.fromkeys(name for column in columns for name in column.keys))
+    names = tuple(name for name in names if not records or any(name in record for record in records))
     shown = [(column, [column.cell(record) for record in records]) for column in columns]
     same = [
         cells[0].text

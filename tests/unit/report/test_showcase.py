@@ -1,8 +1,8 @@
 """The gallery renders recordings and scenarios, and its index links them."""
 
 import pytest
-from reckoning.report.showcase import showcase
 
+from reckoning.report.showcase import showcase
 from tests.unit.report import specimen
 
 
