@@ -68,8 +68,15 @@ def _recommend(results: Results, winner: Winner) -> dict[str, Any]:
         "tied_with": list(winner.tied),
         "runner_up": _runner_up(results, runner) if runner else None,
         "also": _also(results, winner),
-        "text": winner_sentence(results, winner),
+        "text": winner_sentence(results, winner) + _patches(design.arm(winner.arm)),
     }
+
+
+def _patches(arm: Arm) -> str:
+    """Return what else the command needs: it runs on an engine with the arm's patches."""
+    if not arm.patches:
+        return ""
+    return f" The engine needs the patch{'es' if len(arm.patches) > 1 else ''} {list_of(arm.patches)}."
 
 
 def _runner_up(results: Results, contrast: Contrast) -> dict[str, Any]:

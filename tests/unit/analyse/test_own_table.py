@@ -152,6 +152,8 @@ class TestReading:
         _, findings, _ = analyse(csv)
         (exclusion,) = findings["exclusions"]
         assert exclusion["reason"].startswith("line 2: neighbour; the steady window is shorter")
+        assert findings["estimates"][0]["n"] == 1
+        assert findings["estimates"][0]["estimate"] == pytest.approx(11)
 
     def test_hypotheses_of_the_design(self, analyse):
         design = """

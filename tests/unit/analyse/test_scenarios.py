@@ -73,6 +73,14 @@ class TestFull:
             "--speculative-algorithm=DFLASH --speculative-dflash-block-size=8"
         )
 
+    def test_patches_are_named_beside_the_command(self, tmp_path):
+        folder = write_experiment(tmp_path / "one", replace(SCENARIOS["one-arm"], levels=(1,)))
+        plan = read_json(folder / "plan.json")
+        plan["arms"][0]["patches"] = ["sglang-dflash-ep-cuda-graph", "sglang-pp-start-layer"]
+        write_json(folder / "plan.json", plan)
+        text = analyse_experiment(folder)["recommendations"][0]["text"]
+        assert text.endswith("The engine needs the patches sglang-dflash-ep-cuda-graph and sglang-pp-start-layer.")
+
     def test_hypotheses_end_as_the_truth_has_them(self, analysed):
         _, findings, _ = analysed("full")
         verdicts = {h["id"]: h["verdict"] for h in findings["hypotheses"]}
