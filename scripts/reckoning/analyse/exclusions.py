@@ -29,21 +29,21 @@ def point_reasons(point: Mapping[str, Any], limits: Limits) -> list[str]:
 def _measured_faults(point: Mapping[str, Any], limits: Limits) -> dict[str, str]:
     """Return flag -> reason with its numbers, for the limits that a point's own columns show to be broken."""
     reasons = {}
-    level, achieved = _number(point.get("concurrency")), _number(point.get("achieved_concurrency"))
+    level, achieved = number_of(point.get("concurrency")), number_of(point.get("achieved_concurrency"))
     if level and achieved is not None and achieved < limits.min_achieved_concurrency * level:
         reasons["low-concurrency"] = (
             f"achieved concurrency {achieved:.3g} is below {limits.min_achieved_concurrency:.0%} of {level:.0f}"
         )
-    realised = _number(point.get("realised_tokens_ratio"))
+    realised = number_of(point.get("realised_tokens_ratio"))
     if realised is not None and abs(realised - 1) > limits.max_token_deviation:
         reasons["tokens-off"] = f"realised output tokens are {realised:.1%} of those requested"
-    ok, failed = _number(point.get("requests_ok")), _number(point.get("requests_failed"))
+    ok, failed = number_of(point.get("requests_ok")), number_of(point.get("requests_failed"))
     if ok is not None and failed is not None and ok + failed > 0:
         share = failed / (ok + failed)
         if share > limits.max_failed_share:
             limit = f"limit {limits.max_failed_share:.1%}"
             reasons["failed-requests"] = f"{failed:.0f} of {ok + failed:.0f} requests failed ({limit})"
-    duration = _number(point.get("duration_s"))
+    duration = number_of(point.get("duration_s"))
     if duration is not None and duration < limits.min_point_duration_s:
         reasons["too-short"] = f"lasted {duration:.3g} s, less than {limits.min_point_duration_s:.3g} s"
     return reasons
@@ -51,7 +51,7 @@ def _measured_faults(point: Mapping[str, Any], limits: Limits) -> dict[str, str]
 
 def speculation_reason(point: Mapping[str, Any], arm: Arm) -> str | None:
     """Return why a speculative arm's point is no result of speculation: nearly no draft token was accepted."""
-    length = _number(point.get("acceptance_length"))
+    length = number_of(point.get("acceptance_length"))
     if not arm.settings.get("speculative_algorithm") or length is None or length > NOT_EFFECTIVE:
         return None
     return f"{SPECULATION_OFF}: acceptance length {length:.2f}"
@@ -82,7 +82,8 @@ def flags_of(raw: Any) -> list[str]:
     return [str(part).strip() for part in parts if str(part).strip()]
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
+    """Return a finite number (also from text), or None."""
     try:
         number = float(value)
     except (TypeError, ValueError):

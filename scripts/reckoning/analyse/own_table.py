@@ -7,7 +7,6 @@ listed as an exclusion with its number and reason, and the rest is analysed.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ import yaml
 
 from reckoning.analyse.design import METRICS, Arm, Design, Limits, Metric
 from reckoning.analyse.evidence import Evidence, Launch, points_frame
-from reckoning.analyse.exclusions import flags_of, point_reasons, value_reason
+from reckoning.analyse.exclusions import flags_of, number_of, point_reasons, value_reason
 from reckoning.experiment.names import remedy_for, slug
 from reckoning.experiment.places import REPOSITORY
 from reckoning.experiment.problems import Problem
@@ -231,7 +230,7 @@ def _rows(
         row["status"] = str(cell.get("status") or "ok").strip() or "ok"
         row["reason"] = cell.get("reason") or None
         row["flags"] = ";".join(flags_of(cell.get("flags")))
-        row |= {key: _number(cell.get(key)) for key in _NUMBERS}
+        row |= {key: number_of(cell.get(key)) for key in _NUMBERS}
         value = cell["value"]
         value = None if isinstance(value, str) and not value.strip() else value
         usable = value_reason(value, design.primary) is None
@@ -276,17 +275,9 @@ def _launches(design: Design, points: pd.DataFrame) -> list[Launch]:
     ]  # fmt: skip
 
 
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
-
-
 def _whole(value: Any, default: int | None) -> int | None:
     """Return a whole number (`4`, `4.0`, `"4"`), the default for an empty cell, None for anything else."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return default
-    number = _number(value)
+    number = number_of(value)
     return int(number) if number is not None and number == int(number) and number >= 0 else None
