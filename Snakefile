@@ -8,6 +8,9 @@ if not workflow.config_settings.configfiles:
     configfile: "config/config.yaml"
 
 
+report: "report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/plan.smk"
 include: "workflow/rules/environment.smk"
@@ -28,9 +31,11 @@ localrules:
     arm,
     analyse,
     report,
+    figures,
 
 
 rule all:
     default_target: True
     input:
         "report/findings.html",
+        f"{RESULTS}/figures",

@@ -51,7 +51,7 @@ def test_all_faults_in_one_readable_error(workspace):
 def test_names_that_would_collide_or_escape(workspace, names, why):
     def rename(config):
         arm = config["arms"]["tp1"]
-        config["arms"] = {name: arm for name in names}
+        config["arms"] = dict.fromkeys(names, arm)
         config["analysis"]["baseline"] = names[0]
 
     done = edited(workspace, rename)

@@ -7,6 +7,18 @@ rule analyse:
     output:
         findings=f"{RESULTS}/findings.json",
         points=f"{RESULTS}/tables/points.parquet",
+        estimates=report(
+            f"{RESULTS}/tables/estimates.csv",
+            caption="../../report/captions/estimates.rst",
+            category="Tables",
+            labels={"table": "estimates"},
+        ),
+        contrasts=report(
+            f"{RESULTS}/tables/contrasts.csv",
+            caption="../../report/captions/contrasts.rst",
+            category="Tables",
+            labels={"table": "contrasts"},
+        ),
     log:
         f"{RESULTS}/logs/analyse.log",
     conda:

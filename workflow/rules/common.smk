@@ -9,12 +9,13 @@ from reckoning.experiment import ExperimentError
 from reckoning.files import digest
 from reckoning.jobs import plan_of
 
+CONFIG_FILE = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config"
+
 
 def planned():
     """Return the plan of the active configuration, or end with every fault of it named."""
-    source = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config"
     try:
-        return plan_of(config, source)
+        return plan_of(config, CONFIG_FILE)
     except ExperimentError as error:
         # A WorkflowError would add lines of this file to an error that is about the user's file.
         print(error, file=sys.stderr)

@@ -20,10 +20,8 @@ rule engine_overlay:
         f"{RESULTS}/logs/engine.{{engine}}.log",
     conda:
         CONDA
-    params:
-        arms=lambda wildcards: [arm for arm, path in ENGINES.items() if wildcards.engine in path],
     message:
-        "Apply the patches of {params.arms} to a copy of the engine"
+        "Apply a set of patches to a copy of the engine"
     script:
         "../../scripts/build_engine.py"
 
