@@ -14,6 +14,7 @@ FAILURE_CLASSES = {
     "assertion": "an assertion of the engine failed",
     "missing-header": "a CUDA header is missing from the toolkit that the JIT uses",
     "toolkit-too-old": "nvcc is too old for this GPU's architecture",
+    "arch-list-form": "FLASHINFER_CUDA_ARCH_LIST is not in the form that FlashInfer reads",
     "toolkit-skew": "nvcc and the CUDA headers are of different releases",
     "unsupported-architecture": "a kernel was not built for this GPU, or cannot be",
     "jit-compile": "compiling a kernel at run time failed",

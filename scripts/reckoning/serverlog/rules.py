@@ -132,6 +132,13 @@ RULES: tuple[Rule, ...] = (
         f"make nvcc and headers come from one toolkit: {FULL_TOOLKIT}",
     ),
     _rule(
+        "arch-list-form",
+        r"^ValueError: (?:too many|not enough) values to unpack",
+        "FLASHINFER_CUDA_ARCH_LIST is not in FlashInfer's form: it is split at spaces, and every item is major.minor",
+        'write FLASHINFER_CUDA_ARCH_LIST="9.0a 12.0f", with spaces (torch\'s list has semicolons), or unset it',
+        frames=r"arch\.split",
+    ),
+    _rule(
         "toolkit-too-old",
         r"(?P<arch>SM \S+) requires CUDA >= (?P<need>[\d.]+\d)",
         lambda m: f"the nvcc that the JIT found is older than CUDA {m['need']}, which {m['arch']} needs",

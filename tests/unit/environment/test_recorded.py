@@ -48,3 +48,16 @@ def test_its_remedy_mends_what_it_says_and_no_more():
 def test_only_the_arms_that_need_curand_are_stopped_by_it():
     findings = found("nvcc-13.0-without-curand", plan(EAGER, DFLASH, SAMPLED, temperature=0.7))
     assert findings["header-curand-missing"].concerns == ("dflash", "sampled")
+
+
+def test_two_h200_with_a_whole_toolkit():
+    """Two H200 behind NVLink, driver 580, nvcc 13.0, torch 2.11.0+cu130, FlashInfer 0.6.11.post1 in a site folder."""
+    findings = found("h200-x2")
+    assert failing(findings) == set()
+    assert {"proof-compile", "proof-link", "proof-run", "proof-flashinfer", "peer-copy"} <= {
+        code for code, item in findings.items() if item.level is Level.OK
+    }
+    assert "580.159.04" in findings["driver-recent"].found
+    assert "NV18" in findings["gpu-links"].found
+    # The host's own transformers 5.17.0 stands beside the 5.6.0 that SGLang 0.5.12.post1 pins.
+    assert findings["package-twice"].level is Level.WARN

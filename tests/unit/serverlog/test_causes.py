@@ -30,6 +30,15 @@ EXPECTED = {
         "libcurand-dev-13-0",
     ),
     "recorded/missing-package": ("missing-package", "process start", "No module named 'dill'", "lock"),
+    "recorded/gpu-pp-start-layer": ("pp-index-error", "attention backend", "IndexError", "start-layer patch"),
+    "recorded/gpu-dflash-ep-graphs": ("dflash-ep-graphs", "warm-up", "'dtype'", "patch"),
+    "recorded/flashinfer-nvcc-12.8": (
+        "toolkit-too-old",
+        "process start",
+        "SM 12.x requires CUDA >= 12.9",
+        "the GPU is fine",
+    ),
+    "recorded/flashinfer-arch-list": ("arch-list-form", "process start", "too many values", "with spaces"),
     "rebuilt/oom-weights": ("out-of-memory-weights", "loading weights", "3.50 GiB", "more GPUs"),
     "rebuilt/oom-kv": ("out-of-memory-kv", "KV cache", "18.50 GiB", "lower --mem-fraction-static"),
     "rebuilt/oom-graph-capture": (
@@ -83,7 +92,7 @@ EXPECTED = {
     "rebuilt/unbalanced": ("memory-unbalanced", "distributed initialisation", "unbalanced", "nvidia-smi"),
     "rebuilt/unknown": ("unknown", "attention backend", "routers must not be read", "self.router(x)"),
 }
-HEALTHY = ("recorded/ready-then-stopped", "rebuilt/starting", "rebuilt/p2p-hang")
+HEALTHY = ("recorded/ready-then-stopped", "recorded/gpu-healthy-tp2-ep2", "rebuilt/starting", "rebuilt/p2p-hang")
 
 
 def text(name: str) -> str:
