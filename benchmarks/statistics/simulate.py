@@ -226,7 +226,7 @@ def _false_lead(difference: np.ndarray, every: np.ndarray, pairs: list[tuple[int
     member = np.stack([chosen[:, a] & chosen[:, b] for a, b in pairs], axis=1)
     size = member.sum(axis=1) * every.shape[2]
     smallest = np.where(member[:, :, None], every, 1.0).min(axis=(1, 2))
-    return float((smallest * size <= ALPHA).mean())
+    return float(((size > 0) & (smallest * size <= ALPHA)).mean())
 
 
 def _false_best(difference: np.ndarray, every: np.ndarray, pairs: list[tuple[int, int]]) -> np.ndarray:
