@@ -77,6 +77,18 @@ def test_sorting_keeps_rows_whole_and_unknown_values_last(open_page):
     assert before == after
 
 
+def test_numbers_sort_by_size_not_by_digits(open_page):
+    page = open_page("cpu")
+    given = ["20", "1e-05", "-3", "100", "0.5", "7"]
+    page.evaluate(
+        """values => [...document.querySelectorAll('#table-estimates-chat tbody tr')].forEach((row, place) => {
+        row.cells[2].dataset.sort = row.cells[2].textContent = values[place]; })""",
+        given,
+    )
+    page.locator("#table-estimates-chat thead button").nth(2).click()
+    assert column(page, "#table-estimates-chat", 2) == ["-3", "1e-05", "0.5", "7", "20", "100"]
+
+
 def test_toggle_hides_a_curve_in_every_figure_of_its_group(open_page):
     page = open_page("cpu")
     curve = page.locator("#throughput-chat .drawing.wide .arm[data-arm=ep4]").first
