@@ -103,7 +103,9 @@ def with_interval(value: Any, low: Any, high: Any, unit: str = "") -> str:
 
 
 def _shown_decimals(value: float, low: float, high: float) -> int:
-    decimals = decimals_for((high - low) / 2)
+    # On the log scale intervals are lopsided: the nearer end says what the value's digits are worth.
+    nearer = min(value - low, high - value)
+    decimals = decimals_for(nearer if nearer > 0 else (high - low) / 2)
     size = math.floor(math.log10(max(abs(value), abs(low), abs(high)))) if value or low or high else 0
     # An interval wider than its value still needs one digit of the value; a very tight one stops at five.
     return max(min(decimals, 4 - size), -size)

@@ -19,6 +19,7 @@ THIN = "\u202f"
         (1291.0, 1290.83, 1291.17, "1291.0 tok/s [1290.8, 1291.2]"),  # five digits at most
         (7.7, 0.4, 15.0, "8 tok/s [0, 15]"),  # half-width 7.3: units
         (12345.6, 12000, 12700, f"12{THIN}300 tok/s [12{THIN}000, 12{THIN}700]"),
+        (1.32, 0.24, 7.28, "1.3 tok/s [0.2, 7.3]"),  # lopsided: the nearer end decides
         (1291.0, None, None, "1290 tok/s"),  # no evidence for more than three digits
         (97.0, 97.0, 97.0, "97 tok/s [97, 97]"),
         (None, 1, 2, "–"),

@@ -66,10 +66,19 @@ def _draw(sheet: Sheet, arms: Mapping[str, Sequence[Estimate]], cast: Cast) -> s
         levels = sorted({row["concurrency"] for rows in arms.values() for row in rows})
         concurrency_axis(axes, levels)
         axes.set_ylabel("output tokens per second (tok/s)")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, top_of([row for rows in arms.values() for row in rows]))
         if sheet.alone:
             legend(axes, list(arms), cast)
         return finish(figure, sheet)
+
+
+def top_of(estimates: Sequence[Estimate]) -> float:
+    """Return the upper end of an axis with every estimate and launch; an interval far above them leaves the frame."""
+    values = [one["value"] for row in estimates for one in row.get("launches") or []]
+    values += [row["estimate"] for row in estimates]
+    most = max((value for value in values if finite(value) is not None), default=1)
+    highs = [row["high"] for row in estimates if finite(row.get("high")) is not None]
+    return 1.06 * max(most, min(max(highs, default=0), 1.5 * most))
 
 
 def _draw_arm(axes: Any, slug: str, rows: Sequence[Estimate], cast: Cast) -> None:
