@@ -95,7 +95,7 @@ class Bench:
         self.faults: list[str] = []
         self.clean_s: list[float] = []
         self.killed = dict.fromkeys((name for name, _ in PHASES), 0)
-        self.both = self.reaped = self.completed = self.whole = 0
+        self.both = self.reaped = self.completed = self.whole = self.ended_before = 0
         self.expected: dict[str, object] | None = None
 
     def complete(self) -> Run:
@@ -133,7 +133,7 @@ class Bench:
         else:
             self._sleep_until(run, ("stopping",), self.random.uniform(0, 0.6))
         if run.process.poll() is not None:
-            self.completed += 1
+            self.ended_before += 1
             return
         records = reaper.records()
         used = [port for record in records for port in record["ports"]]
@@ -256,9 +256,9 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
         with held(options.hold):
             for number, phase in enumerate(moments[first : first + options.group], first + 1):
                 bench.kill(phase, reference, guardian_too=number % 5 == 0)
-                print(f"kill {number} of {len(moments)}: in {phase}", flush=True)
+                print(f"moment {number} of {len(moments)}: in {phase}", flush=True)
             if (first + options.group) % 10 == 0 or first + options.group >= len(moments):
-                bench.complete()
+                reference = bench.complete()  # the machine may be quicker or slower by now
                 bench.compare(f"after kill {number}")
                 tries = json.loads((bench.folder / "outcome.json").read_text())["attempts"]
                 print(f"completed: {time_of(bench.folder)}, attempts {[one['status'] for one in tries]}", flush=True)
@@ -281,6 +281,7 @@ def report(bench: Bench) -> None:
             f"until no process, record or port remained: median {middle:.2f} s, longest {cleaned[-1]:.2f} s "
             f"(n = {len(cleaned)})"
         )
+    print(f"runs that ended before their moment came: {bench.ended_before}")
     print(f"killed after the outcome was written: {bench.whole}, each compared as a complete run")
     print(
         f"complete runs: {bench.completed}, of them {bench.reaped} cleared up after a launch whose guardian was killed"
