@@ -182,7 +182,7 @@ def false_verdicts(experiments: int, rng: np.random.Generator) -> None:
     """How often are identical arms called different, anywhere in the grid of arms and levels?"""
     print("### Identical arms: experiments with at least one false verdict (goal <= 5 %), 2 repeats, sigma ratio 1\n")
     names = (
-        "against the baseline (Reckoning)", "any two arms (Reckoning)", "a lead among baseline and leaders (Reckoning)",
+        "against the baseline (Reckoning)", "any two arms (Reckoning)",
         '"X is best" (Reckoning)', "sequential, Welch on launch means", "sequential, pooled repeats", "one launch each",
     )  # fmt: skip
     print("| arms x levels x blocks | drift | " + " | ".join(names) + " |")
@@ -199,7 +199,6 @@ def false_verdicts(experiments: int, rng: np.random.Generator) -> None:
             shares = [
                 _any_below(holm_p(base)),
                 _any_below(holm_p(every.reshape(experiments, -1))),
-                _false_lead(difference, every, pairs),
                 float(_false_best(difference, every, pairs).mean()),
                 _sequential(peers.mean(axis=4)),
                 _sequential(np.moveaxis(peers, 1, 3).reshape(experiments, arms, levels, -1), moved=True),
@@ -212,21 +211,6 @@ def false_verdicts(experiments: int, rng: np.random.Generator) -> None:
 
 def _any_below(p: np.ndarray) -> float:
     return float((p <= ALPHA).any(axis=-1).mean())
-
-
-def _false_lead(difference: np.ndarray, every: np.ndarray, pairs: list[tuple[int, int]]) -> float:
-    """Return the share with a lead shown between the baseline and the arms that lead at some level.
-
-    As in `reckoning.analyse.effects.crossovers`; Holm shows something exactly when Bonferroni does.
-    """
-    arms = difference.shape[1]
-    leaders = difference.mean(axis=3).argmax(axis=1)  # experiments, levels
-    chosen = (leaders[:, :, None] == np.arange(arms)).any(axis=1)
-    chosen[:, 0] = True
-    member = np.stack([chosen[:, a] & chosen[:, b] for a, b in pairs], axis=1)
-    size = member.sum(axis=1) * every.shape[2]
-    smallest = np.where(member[:, :, None], every, 1.0).min(axis=(1, 2))
-    return float(((size > 0) & (smallest * size <= ALPHA)).mean())
 
 
 def _false_best(difference: np.ndarray, every: np.ndarray, pairs: list[tuple[int, int]]) -> np.ndarray:

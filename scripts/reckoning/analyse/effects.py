@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 from reckoning.analyse.cells import Cell, Cells
@@ -133,22 +132,13 @@ class CrossoverOf:
     levels: tuple[int, ...]
 
 
-def crossovers(cells: Cells, design: Design) -> list[CrossoverOf]:
+def crossovers(cells: Cells, design: Design, pairs: Sequence[Contrast]) -> list[CrossoverOf]:
     """Return the crossovers between the arms that matter: the baseline and every arm that is best at some level.
 
-    Holm's correction runs over the pairs of these arms at all levels. They were picked by looking; with identical arms
-    that does not raise the share of false leads above the promised one (benchmarks/statistics/simulate.py).
+    These arms are picked by looking, so a lead is shown with the correction over all `pairs` of arms and levels.
     """
-    contrasts = judged(
-        [
-            compare(cells, design, design.primary, cell, arm, reference, "best")
-            for workload in cells.workloads(design.primary)
-            for reference, arm in combinations(_contenders(cells, design, workload), 2)
-            for cell in _both(cells, design.primary, arm, reference)
-            if cell.workload == workload
-        ],
-        design,
-    )
+    contenders = {workload: _contenders(cells, design, workload) for workload in cells.workloads(design.primary)}
+    contrasts = [c for c in pairs if {c.arm, c.reference} <= set(contenders.get(c.cell.workload, ()))]
     groups: dict[tuple[str, str, str], list[Contrast]] = {}
     for contrast in contrasts:
         groups.setdefault((contrast.arm, contrast.reference, contrast.cell.workload), []).append(contrast)

@@ -79,7 +79,7 @@ def compute(
         spreads=spreads,
         drifts=spread.drifts(cells, design),
         quantiles=spread.quantiles_over_launches(evidence, design),
-        crossovers=effects.crossovers(cells, design),
+        crossovers=effects.crossovers(cells, design, pairs.get(design.primary, [])),
         factors=effects.factor_effects(cells, design),
         speculation=effects.speculation(cells, design, estimates),
         published=beside(published),
