@@ -34,7 +34,10 @@ class Workspace:
 def copy_repository(target: Path) -> Path:
     """Copy the files that git tracks (or would track) to `target`."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     )
     for name in listed.stdout.decode().split("\0"):
         source = ROOT / name

@@ -42,6 +42,7 @@ def ensure_venv(spec: EngineSpec, engines: Path, log: Path | None, progress: Pro
     is made anew.
     """
     base = base or getattr(sys, "_base_executable", None) or sys.executable
+    engines = engines.absolute()  # an interpreter is asked in its own folder, where a relative path leads nowhere
     version = ".".join(inspect(base, []).python_version.split(".")[:2])
     if not spec.supports(version):
         raise EngineError(

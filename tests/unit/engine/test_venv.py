@@ -160,3 +160,11 @@ def test_two_builders_make_one_engine(build):
     assert len({python for python, _ in results}) == 1
     steps = [text for _, said in results for text in said if "building tiny" in text]
     assert len(steps) == 1
+
+
+def test_a_relative_folder_works_as_the_workflow_names_it(tmp_path, offline, monkeypatch):
+    write_engine(tmp_path / "envs", offline)
+    monkeypatch.chdir(tmp_path)
+    python = ensure_venv(load_specs(tmp_path / "envs")["tiny"], Path(".engines"), None, lambda _: None)
+    assert python.is_absolute()
+    assert python.exists()
