@@ -37,7 +37,7 @@ def test_two_arms_in_one_block(built, tmp_path):
         requests = pd.read_parquet(folder / "requests.parquet")
         counted = requests[requests["phase"] != "warmup"]
         assert set(counted["outcome"]) == {"ok"}
-        assert set(counted["output_tokens"]) == {8}
+        assert set(counted["output_tokens"]) == {16}
         assert (counted["ttft_ms"] > 0).all()
     findings = json.loads((results / "findings.json").read_text())
     estimates = [item for item in findings["estimates"] if item["metric"] == "output_tok_s"]
