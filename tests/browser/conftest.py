@@ -49,9 +49,9 @@ def page_of(tmp_path_factory) -> Callable[[str], Path]:
     return render_once
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator:
-    """Yield a running browser."""
+    """Yield a running browser. Not for the whole session: its event loop would forbid other tests one of their own."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("no Chromium here: install the system package `chromium`")
