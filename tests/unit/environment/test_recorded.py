@@ -61,3 +61,4 @@ def test_two_h200_with_a_whole_toolkit():
     assert "NV18" in findings["gpu-links"].found
     # The host's own transformers 5.17.0 stands beside the 5.6.0 that SGLang 0.5.12.post1 pins.
     assert findings["package-twice"].level is Level.WARN
+    assert findings["package-twice"].found.count("5.6.0") == 1, "a folder that stands twice on the path is one tree"

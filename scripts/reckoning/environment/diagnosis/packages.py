@@ -48,8 +48,10 @@ def _two_trees(scope: Scope, packages: list[Mapping[str, Any]]) -> Iterator[Find
     for item in packages:
         trees[item["name"]].append(item)
     for name, items in sorted(trees.items()):
-        if len({(item["location"], item["version"]) for item in items}) > 1:
-            listed = ", ".join(f"{item['version']} in {item['location']}" for item in items)
+        # A folder that stands twice on the path lists its packages twice; that is one tree.
+        found = dict.fromkeys((item["version"], item["location"]) for item in items)
+        if len(found) > 1:
+            listed = ", ".join(f"{version} in {location}" for version, location in found)
             yield scope.finding(
                 "package-twice",
                 Level.WARN if name != "flashinfer-python" else Level.FAIL,
