@@ -24,6 +24,20 @@ def plan_of(config: Mapping[str, Any], source: str = "the configuration") -> dic
     return plan_to_json(make_plan(read(config, source)))
 
 
+def summary(plan: Mapping[str, Any]) -> list[str]:
+    """Return the plan in a few lines: how much will run, about how long, and each arm that will not, and why."""
+    statuses = [arm["status"] for arm in plan["arms"]]
+    counted = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+    launches = f"{len(plan['launches'])} launches in {plan['blocks']} blocks, {plan['time']['text']}"
+    lines = [f"plan of '{plan['experiment']}': {len(plan['arms'])} arms ({counted}), {launches}"]
+    for arm in plan["arms"]:
+        for problem in arm["problems"]:
+            if problem["level"] in ("reject", "unavailable"):
+                rule, reason, remedy = problem["rule"], problem["reason"], problem["remedy"]
+                lines.append(f"{arm['name']} {arm['status']} [{rule}]: {reason}. Remedy: {remedy}")
+    return lines
+
+
 @contextlib.contextmanager
 def logged(path: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that says a line to the person at the terminal and, with the wall time, to the log at `path`.

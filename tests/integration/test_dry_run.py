@@ -29,15 +29,27 @@ def test_all_faults_in_one_readable_error(workspace):
     def break_it(config):
         config["blocks"] = "three"
         config["repeets"] = 2
-        config["arms"]["tp2"]["settings"]["tp_size"] = "2x"
         config["workloads"]["chat"]["file"] = "resources/prompts/missing.yaml"
 
     done = edited(workspace, break_it)
     said = done.stdout + done.stderr
     assert done.returncode != 0
     assert "Traceback" not in said
-    for fault in ("config/edited.yaml", "blocks", "three", "repeets", "repeats", "tp_size", "2x", "missing.yaml"):
+    for fault in ("config/edited.yaml", "blocks", "three", "repeets", "repeats", "missing.yaml"):
         assert fault in said, f"{fault} is not named in:\n{said}"
+
+
+def test_a_dry_run_says_what_will_run_how_long_and_what_will_not(workspace):
+    def break_it(config):
+        config["arms"]["tp2"]["settings"]["tp_size"] = "2x"
+        config["arms"]["pp2"]["settings"] = {"pp_sizes": 2}
+
+    done = edited(workspace, break_it)
+    assert done.returncode == 0
+    assert "6 arms (1 runnable, 4 rejected, 1 unavailable), 3 launches in 3 blocks, about" in done.stderr
+    assert "tp2 rejected [flag-value]: tp_size: '2x' is not a whole number. Remedy:" in done.stderr
+    assert "pp2 rejected [unknown-flag]: this engine has no argument pp_sizes" in done.stderr
+    assert "did you mean pp_size?" in done.stderr
 
 
 @pytest.mark.parametrize(

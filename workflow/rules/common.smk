@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 from reckoning.engine.sources import sources_digest
 from reckoning.experiment import ExperimentError
 from reckoning.files import digest
-from reckoning.jobs import plan_of
+from reckoning.jobs import plan_of, summary
 
 CONFIG_FILE = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config"
 
@@ -23,6 +23,8 @@ def planned():
 
 
 PLAN = planned()
+if workflow.is_main_process:
+    print("\n".join(summary(PLAN)), file=sys.stderr)
 EXPERIMENT = PLAN["experiment"]
 RESULTS = f"results/{EXPERIMENT}"
 ARMS = {arm["slug"]: arm for arm in PLAN["arms"]}
