@@ -14,8 +14,8 @@ venv: .venv/.workflow ## make .venv from envs/workflow.lock
 report: .venv/.workflow ## run the active experiment (config/config.yaml) and build report/findings.html
 	$(BIN)/snakemake --cores $(CORES) report/findings.html
 
-test: .venv/.development ## run the tests (PYTEST="-m 'not engine'" chooses)
-	$(BIN)/python -m pytest $(PYTEST)
+test: .venv/.development ## run the tests on two cores (PYTEST="-m 'not engine'" chooses)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
 
 lint: .venv/.development ## ruff, snakefmt, snakemake --lint
 	$(BIN)/ruff check .
