@@ -30,6 +30,7 @@ RESULTS = f"results/{EXPERIMENT}"
 ARMS = {arm["slug"]: arm for arm in PLAN["arms"]}
 LAUNCHES = {(launch["arm"], launch["block"]): launch for launch in PLAN["launches"]}
 CONDA = "../../envs/workflow.yaml"
+EVERY_CORE = 2**16  # Snakemake lowers it to its --cores; `workflow.cores` would demand --cores even for --report.
 
 # What a launch needs lies under names that carry a digest of how it was made. New content has a new name, which repeats the
 # launches that use it and no others; and no job that a launch waits for runs again for any other reason (a job that does

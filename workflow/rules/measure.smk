@@ -14,8 +14,8 @@ rule measure:
     priority: launch_priority
     conda:
         CONDA
-    # Every core: two launches side by side would measure each other.
-    threads: workflow.cores
+    # Every core that Snakemake is given: two launches side by side would measure each other.
+    threads: EVERY_CORE
     params:
         digest=launch_digest,
     message:
