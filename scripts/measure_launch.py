@@ -4,8 +4,7 @@ from pathlib import Path
 
 from reckoning.engine import build
 from reckoning.engine.records import for_arm
-from reckoning.environment import diagnose
-from reckoning.environment.check import findings_json
+from reckoning.environment import judged
 from reckoning.files import read_json
 from reckoning.jobs import logged, plan_of
 from reckoning.launch import run_launch
@@ -17,11 +16,10 @@ with logged(snakemake.log[0]) as say:
     if not Path(engine["python"]).exists():  # .engines was cleared since
         arms = [entry for entry in plan["arms"] if entry["slug"] == arm]
         engine = build({**plan, "arms": arms}, root=Path(), engine_json=Path(snakemake.input.engine), progress=say)
-    facts = read_json(snakemake.input.facts)
     outcome = run_launch(
         plan,
         for_arm(engine, arm),
-        findings_json(diagnose(facts, plan), plan["experiment"], facts.get("probed_at")),
+        judged(read_json(snakemake.input.facts), plan),
         arm,
         int(snakemake.wildcards.block),
         Path(snakemake.output.outcome).parent,

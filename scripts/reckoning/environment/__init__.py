@@ -4,9 +4,9 @@
 an experiment.
 """
 
-from reckoning.environment.check import check
+from reckoning.environment.check import check, judged
 from reckoning.environment.diagnosis import diagnose
 from reckoning.environment.facts import probe
 from reckoning.environment.finding import Finding, Level
 
-__all__ = ["Finding", "Level", "check", "diagnose", "probe"]
+__all__ = ["Finding", "Level", "check", "diagnose", "judged", "probe"]

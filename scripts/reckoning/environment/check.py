@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reckoning.environment.diagnosis import diagnose
@@ -30,6 +30,11 @@ def check(plan_path: Path, facts_path: Path, findings_path: Path, engine_python:
     findings = diagnose(facts, plan)
     write_json(findings_path, findings_json(findings, plan.get("experiment"), facts.get("probed_at")))
     return findings
+
+
+def judged(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of `environment.json` for a machine's facts and an experiment's plan. Pure."""
+    return findings_json(diagnose(facts, plan), plan.get("experiment"), facts.get("probed_at"))
 
 
 def findings_json(findings: Sequence[Finding], experiment: str | None, probed_at: str | None) -> dict[str, Any]:
