@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
+import msgspec
 
 from .events import Response
 
@@ -55,14 +55,49 @@ class Answer:
     text: str = ""
 
 
+class _Delta(msgspec.Struct, gc=False):
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta | None = None
+    text: Any = None
+    finish_reason: Any = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    completion_tokens: Any = None
+    prompt_tokens: Any = None
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
+    reasoning_tokens: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    """What is read of an event; values that are read have any type here, so that an odd one spoils only itself."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    meta_info: dict[str, Any] | None = None
+    text: Any = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
 @dataclass
 class _Reading:
     """State while the events of one response are read."""
 
+    answer: Answer
     texts: list[str] = field(default_factory=list)  # of the chunks that brought text, in every channel
     chunk_counts: list[int | None] = field(default_factory=list)  # running token count stated with each chunk
     total: int | None = None
-    usage: dict[str, Any] = field(default_factory=dict)  # the last one
+    usage: _Usage = field(default_factory=_Usage)  # the last one
     cumulative_text: str = ""
     finished: bool = False
     error: str | None = None
@@ -81,17 +116,21 @@ def understand(response: Response, ending: str, error: str | None = None) -> Ans
         reading.error = _error_in_body(response.body)
     _settle_usage(answer, reading)
     _settle_tokens(answer, reading)
-    answer.outcome, answer.error = _outcome(answer, reading, ending, error)
+    answer.outcome, answer.error = _outcome(answer, reading, ending, error, response.fault)
     return answer
 
 
-def _outcome(answer: Answer, reading: _Reading, ending: str, error: str | None) -> tuple[str, str | None]:
+def _outcome(
+    answer: Answer, reading: _Reading, ending: str, error: str | None, fault: str | None
+) -> tuple[str, str | None]:
     if reading.error is not None:
         return "stream-error", reading.error
     if ending == "malformed":
         return "stream-error", error
     if ending != "complete":
         return ending, error
+    if fault is not None:
+        return "stream-error", fault
     if not answer.chunk_ns:
         return "empty", "the response holds no token"
     if not reading.finished:
@@ -100,74 +139,72 @@ def _outcome(answer: Answer, reading: _Reading, ending: str, error: str | None) 
 
 
 def _read(answer: Answer, events: Sequence[tuple[int, bytes]]) -> _Reading:
-    reading = _Reading()
+    reading = _Reading(answer)
     for at_ns, data in events:
-        if data == b"[DONE]":
-            reading.finished = True
-            continue
-        if not data:
-            continue
         try:
-            message = orjson.loads(data)
-        except orjson.JSONDecodeError as fault:
-            reading.error = reading.error or f"an event is not JSON ({fault}): {_excerpt(data)}"
-            continue
-        if not isinstance(message, dict):
-            reading.error = reading.error or f"an event is not an object: {_excerpt(data)}"
-            continue
-        if message.get("error"):
-            reading.error = reading.error or _error_text(message["error"])
-            continue
-        read_event = _read_generate if "meta_info" in message else _read_openai
-        try:
-            read_event(answer, reading, at_ns, message)
+            event = _decode_event(data)
+            if event.error:
+                reading.error = reading.error or _error_text(event.error)
+            elif event.meta_info is None:
+                _read_openai(reading, at_ns, event)
+            else:
+                _read_generate(reading, at_ns, event)
+        except msgspec.DecodeError as fault:
+            if data.strip() == b"[DONE]":
+                reading.finished = True
+            elif data.strip():
+                what = "has an unknown form" if isinstance(fault, msgspec.ValidationError) else "is not JSON"
+                reading.error = reading.error or f"an event {what} ({fault}): {_excerpt(data)}"
         except (AttributeError, TypeError, ValueError):
             reading.error = reading.error or f"an event has an unknown form: {_excerpt(data)}"
     return reading
 
 
-def _read_openai(answer: Answer, reading: _Reading, at_ns: int, message: dict[str, Any]) -> None:
+def _read_openai(reading: _Reading, at_ns: int, event: _Event) -> None:
     """An event of /v1/chat/completions or /v1/completions."""
-    choices = message.get("choices") or ()
+    answer = reading.answer
     text = content = ""
-    for choice in choices:
-        delta = choice.get("delta")
-        if delta:
-            content += delta.get("content") or ""
-            text += delta.get("reasoning_content") or delta.get("reasoning") or ""
-            for call in delta.get("tool_calls") or ():
-                function = call.get("function") or {}
-                text += (function.get("name") or "") + (function.get("arguments") or "")
-        elif choice.get("text"):
-            content += choice["text"]
-        if choice.get("finish_reason"):
-            answer.finish_reason, reading.finished = str(choice["finish_reason"]), True
+    for choice in event.choices or ():
+        delta = choice.delta
+        if delta is not None:
+            content += delta.content or ""
+            text += delta.reasoning_content or delta.reasoning or ""
+            if delta.tool_calls:
+                text += _text_of_calls(delta.tool_calls)
+        elif choice.text:
+            content += choice.text
+        if choice.finish_reason:
+            answer.finish_reason, reading.finished = str(choice.finish_reason), True
     count = None
-    usage = message.get("usage")
-    if usage:
-        count = _whole(usage.get("completion_tokens"), None)
-        reading.usage = usage
+    if event.usage is not None:
+        count = _whole(event.usage.completion_tokens, None)
+        reading.usage = event.usage
     if content and answer.first_content_ns is None:
         answer.first_content_ns = at_ns
-    _note_chunk(answer, reading, at_ns, text=text + content, count=count, has_choice=bool(choices))
+    _note_chunk(reading, at_ns, text + content, count, bool(event.choices))
+
+
+def _text_of_calls(calls: Sequence[dict[str, Any]]) -> str:
+    functions = [call.get("function") or {} for call in calls]
+    return "".join((function.get("name") or "") + (function.get("arguments") or "") for function in functions)
 
 
 def _settle_usage(answer: Answer, reading: _Reading) -> None:
     """What the last usage says beside the number of output tokens."""
     usage = reading.usage
-    answer.prompt_tokens = _whole(usage.get("prompt_tokens"), answer.prompt_tokens)
-    details = usage.get("prompt_tokens_details")
+    answer.prompt_tokens = _whole(usage.prompt_tokens, answer.prompt_tokens)
+    details = usage.prompt_tokens_details
     if isinstance(details, dict):
         answer.cached_tokens = _whole(details.get("cached_tokens"), answer.cached_tokens)
-    details = usage.get("completion_tokens_details")
-    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else usage.get("reasoning_tokens")
+    details = usage.completion_tokens_details
+    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else usage.reasoning_tokens
     answer.reasoning_tokens = _whole(reasoning, answer.reasoning_tokens)
 
 
-def _read_generate(answer: Answer, reading: _Reading, at_ns: int, message: dict[str, Any]) -> None:
+def _read_generate(reading: _Reading, at_ns: int, event: _Event) -> None:
     """An event of SGLang's /generate: text is cumulative unless the server streams increments."""
-    meta = message["meta_info"]
-    text = message.get("text") or ""
+    answer, meta = reading.answer, event.meta_info or {}
+    text = event.text or ""
     if text.startswith(reading.cumulative_text):
         fresh, reading.cumulative_text = text[len(reading.cumulative_text) :], text
     else:
@@ -186,12 +223,10 @@ def _read_generate(answer: Answer, reading: _Reading, at_ns: int, message: dict[
     if fresh and answer.first_content_ns is None:
         answer.first_content_ns = at_ns
     count = _whole(meta.get("completion_tokens"), None)
-    _note_chunk(answer, reading, at_ns, text=fresh, count=count, has_choice=True)
+    _note_chunk(reading, at_ns, fresh, count, has_choice=True)
 
 
-def _note_chunk(
-    answer: Answer, reading: _Reading, at_ns: int, *, text: str, count: int | None, has_choice: bool
-) -> None:
+def _note_chunk(reading: _Reading, at_ns: int, text: str, count: int | None, has_choice: bool) -> None:
     """Record a chunk when the event brought text, or a higher token count together with a choice."""
     before = reading.total or 0
     if count is not None and (reading.total is None or count > reading.total):
@@ -199,7 +234,7 @@ def _note_chunk(
     if text:
         reading.texts.append(text)
     if text or (has_choice and count is not None and count > before):
-        answer.chunk_ns.append(at_ns)
+        reading.answer.chunk_ns.append(at_ns)
         reading.chunk_counts.append(count)
 
 
@@ -244,8 +279,8 @@ def _error_text(error: Any) -> str:
 
 def _error_in_body(body: bytes) -> str:
     try:
-        message = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        message = msgspec.json.decode(body)
+    except msgspec.DecodeError:
         return f"the response is no event stream: {_excerpt(body)}"
     if isinstance(message, dict) and message.get("error"):
         return _error_text(message["error"])

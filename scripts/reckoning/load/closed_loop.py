@@ -12,17 +12,24 @@ import gc
 import heapq
 import random
 import resource
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic_ns
+from typing import Any
 
+import numpy as np
+
+from .arrival import Offsets, arrivals
 from .exchange import Exchange, Prompt, Spool
 from .stream import Address, Stream
 from .wires import Ear
 
 TICK_S = 0.01
-SPILL_AT_PIECES = 64
+MOST_HELD = 1 << 17  # reads in memory, some 700 bytes each with their times, before answers go to the spool
+SPILL_AT_READS = 64
+MISSED_END_NS = 100_000_000
 ALIVE_EVERY_S = 0.5
 LONGEST_PAUSE_S = 2.0
 
@@ -56,6 +63,10 @@ class PointRun:
     arrivals_waited: int = 0  # open loop: arrivals that found every stream busy
     arrivals_unsent: int = 0  # open loop: arrivals that were still waiting when the point had to stop
     cpu_s: float = 0.0
+    offsets: Offsets = field(default_factory=Offsets)
+    reads: int = 0
+    reads_told: int = 0  # of which the kernel told when they had arrived
+    read_delay_p99_ns: float | None = None  # from that arrival to our read
 
 
 class ClosedLoop:
@@ -87,11 +98,12 @@ class ClosedLoop:
         self._pauses: list[tuple[int, int]] = []  # (time, stream number): streams that wait after a failure
         self._arrivals_over = course.rate_per_s is None
         self._random = random.Random(course.seed)
+        self._fault: BaseException | None = None
 
     async def run(self) -> PointRun:
         """Run the point to its end. Never raises for what the server does."""
         run = self._run
-        ear = Ear()
+        ear = self._ear = Ear()
         self._streams = [
             Stream(number, self._address, ear, self._spool, self._on_end) for number in range(self._course.concurrency)
         ]
@@ -99,6 +111,7 @@ class ClosedLoop:
             failures = await asyncio.gather(*(stream.connect() for stream in self._streams))
             run.unopened = sum(failure is not None for failure in failures)
             cpu_before = _cpu_s()
+            run.offsets.note()
             run.start_ns = monotonic_ns()
             try:
                 if self._course.rate_per_s is None:
@@ -110,6 +123,7 @@ class ClosedLoop:
                 await self._watch()
             finally:
                 run.end_ns = monotonic_ns()
+                run.offsets.note()
                 run.cpu_s = _cpu_s() - cpu_before
                 for stream in self._streams:
                     stream.close()
@@ -168,11 +182,15 @@ class ClosedLoop:
         run = self._run
         seconds = 0.0
         turn = 0
+        asyncio.get_running_loop().set_exception_handler(self._note_fault)
         while True:
             asked_ns = monotonic_ns()
             await asyncio.sleep(TICK_S)
+            if self._fault is not None:
+                raise self._fault
             now_ns = monotonic_ns()
             run.lags_ns.append(max(0, now_ns - asked_ns - int(TICK_S * 1e9)))
+            run.offsets.note()
             self._resume_paused(now_ns)
             self._look_after(turn, now_ns)
             turn += 1
@@ -183,6 +201,10 @@ class ClosedLoop:
                 self._progress(self._ended, elapsed_s)
             if self._nothing_left(now_ns):
                 return
+
+    def _note_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A fault in a callback is a fault of the run: asyncio alone would log it and call the same callback again."""
+        self._fault = context.get("exception") or RuntimeError(context["message"])
 
     def _nothing_left(self, now_ns: int) -> bool:
         if self._run.stop_ns is None:
@@ -220,23 +242,25 @@ class ClosedLoop:
         self._plan_arrival(planned_ns)
 
     def _look_after(self, turn: int, now_ns: int) -> None:
-        """Spool what has ended, and every tenth of the streams in turn: spill, time-outs, an end that was missed."""
-        for _ in range(min(len(self._to_spool), 8 + len(self._to_spool) // 8)):
-            self._spool.move(self._to_spool.popleft())
+        """Every tenth of the streams in turn: time-outs, an end that was missed; and keep memory within bounds."""
+        full = self._ear.reads - self._spool.reads > MOST_HELD
+        if full:
+            for _ in range(min(len(self._to_spool), 8 + len(self._to_spool) // 8)):
+                self._spool.move(self._to_spool.popleft())
         idle_ns, total_ns = int(self._course.request_idle_s * 1e9), int(self._course.request_total_s * 1e9)
         for stream in self._streams[turn % 10 :: 10]:
             exchange = stream.exchange
             if exchange is None:
                 continue
-            last_ns = exchange.stamps[-1] if exchange.stamps else exchange.sent_ns
+            last_ns = exchange.read_ns[-1] if exchange.read_ns else exchange.sent_ns
             if now_ns - exchange.sent_ns > total_ns:
                 stream.cancel("total-timeout", f"not finished within {self._course.request_total_s:g} s")
             elif now_ns - last_ns > idle_ns:
                 stream.cancel("idle-timeout", f"nothing arrived for {self._course.request_idle_s:g} s")
-            elif len(exchange.pieces) >= SPILL_AT_PIECES:
+            elif now_ns - last_ns > MISSED_END_NS:
+                stream.look_closely()
+            if full and len(exchange.reads) >= SPILL_AT_READS:
                 stream.spill()
-            elif exchange.pieces and now_ns - last_ns > 100_000_000:
-                stream.look_for_end()
 
     def _check_alive(self) -> None:
         if self._run.dead is not None:
@@ -271,3 +295,17 @@ def _quiet_collector() -> Iterator[None]:
 def _cpu_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def settle_arrivals(run: PointRun) -> None:
+    """Give every exchange its `stamps`, once the point is over, and the run its account of how late we read."""
+    delays = []
+    for exchange in run.exchanges:
+        exchange.rest = exchange.take_reads()
+        stamps, told = arrivals(exchange.read_ns, exchange.kernel_ns, exchange.sent_ns, run.offsets)
+        exchange.stamps = array("q", stamps.tobytes())
+        run.reads += len(told)
+        delays.append((np.asarray(exchange.read_ns) - stamps)[told])
+    told_delays = np.concatenate(delays) if delays else np.zeros(0)
+    run.reads_told = len(told_delays)
+    run.read_delay_p99_ns = float(np.quantile(told_delays, 0.99)) if len(told_delays) else None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 import pandas as pd
 
 from .foreign_results import read_results
@@ -147,9 +147,9 @@ def _requests_file(
     file = folder / f"{name}-c{concurrency}-requests.jsonl"
     lines = []
     for prompt in itertools.islice(prompts, count):
-        body = orjson.loads(prompt.body)
+        body = msgspec.json.decode(prompt.body)
         body.pop("model")
-        lines.append(orjson.dumps(body))
+        lines.append(msgspec.json.encode(body))
     file.write_bytes(b"\n".join(lines) + b"\n")
     return file
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from .framing import ChunkedBody, FramingError, Head, parse_head
 
 
 @dataclass(frozen=True)
 class Response:
-    """A decoded response. `events` are (time in ns, data) of each `data:` field; `body` holds what is not SSE."""
+    """A decoded response. `events` are (time in ns, data) of each `data:` field; `body` holds what is not SSE.
+
+    `fault` says what is wrong with its framing, or that its end is missing; None for a whole response.
+    """
 
     head: Head | None
     events: list[tuple[int, bytes]]
     body: bytes
+    fault: str | None = None
 
 
 def decode(raw: bytes, stamps: Sequence[int], sizes: Sequence[int]) -> Response:
@@ -28,27 +33,68 @@ def decode(raw: bytes, stamps: Sequence[int], sizes: Sequence[int]) -> Response:
     """
     try:
         head = parse_head(raw)
-    except FramingError:
-        return Response(None, [], raw)
+    except FramingError as error:
+        return Response(None, [], raw, str(error))
     if head is None:
-        return Response(None, [], b"")
-    spans = _body_spans(raw, head)
+        return Response(None, [], b"", "the response head is not complete")
+    if head.chunked and "text/event-stream" in head.headers.get("content-type", ""):
+        events = _uniform_events(raw, head.size, stamps, sizes)
+        if events is not None:
+            return Response(head, events, b"")
+    spans, fault = _body_spans(raw, head)
     if "text/event-stream" not in head.headers.get("content-type", "") and not _looks_like_events(raw, spans):
-        return Response(head, [], b"".join(raw[start:end] for start, end in spans))
-    return Response(head, _events(raw, spans, list(itertools.accumulate(sizes)), stamps), b"")
+        return Response(head, [], b"".join(raw[start:end] for start, end in spans), fault)
+    return Response(head, _events(raw, spans, list(itertools.accumulate(sizes)), stamps), b"", fault)
+
+
+def _uniform_events(
+    raw: bytes, start: int, stamps: Sequence[int], sizes: Sequence[int]
+) -> list[tuple[int, bytes]] | None:
+    """Decode a whole body of one-line events, one per chunk, as all servers of the field send it; None if it is not.
+
+    The same as `_events` for such a body, at a third of the cost. Nothing is taken for granted: every chunk's size is
+    compared with its length, and every chunk must be `data: `, one line, and a blank line.
+    """
+    *parts, last_size, after, end = raw.split(b"\r\n")[raw.count(b"\r\n", 0, start) :]
+    counts, chunks = parts[0::2], parts[1::2]
+    if (last_size, after, end) != (b"0", b"", b"") or len(counts) != len(chunks) or not chunks:
+        return None
+    lengths = list(map(len, chunks))
+    try:
+        if list(map(int, counts, itertools.repeat(16))) != lengths:
+            return None
+    except ValueError:
+        return None
+    lines = [chunk[6:-2].strip() for chunk in chunks]
+    if {chunk[:6] for chunk in chunks} != {b"data: "} or {chunk[-2:] for chunk in chunks} != {b"\n\n"}:
+        return None
+    if b"\n" in b"".join(lines):
+        return None
+    ends = np.cumsum(np.array(lengths) + np.array(list(map(len, counts))) + 4) + start
+    line_feeds = ends - 4  # the one that ends each data line, before the blank line and the chunk's end
+    read = np.searchsorted(np.cumsum(np.asarray(sizes)), line_feeds, side="right")
+    times = np.asarray(stamps, dtype=np.int64)[read].tolist()
+    return list(zip(times, lines, strict=True))
 
 
 def _looks_like_events(raw: bytes, spans: list[tuple[int, int]]) -> bool:
     return bool(spans) and raw[spans[0][0] : spans[0][0] + 5] in (b"data:", b"event", b": pin", b"id: ")
 
 
-def _body_spans(raw: bytes, head: Head) -> list[tuple[int, int]]:
+def _body_spans(raw: bytes, head: Head) -> tuple[list[tuple[int, int]], str | None]:
+    """Return where the body's data lies, and what is wrong with its framing; what came before a fault is still true."""
     if not head.chunked:
-        return [(head.size, len(raw))] if len(raw) > head.size else []
+        length, there = head.content_length, len(raw) - head.size
+        fault = None if length is None or length == there else f"{there} of {length} bytes of the body came"
+        return [(head.size, len(raw))] if there > 0 else [], fault
     body = ChunkedBody(keep_spans=True)
-    with contextlib.suppress(FramingError):  # what came before the fault is still true
-        body.feed(raw[head.size :])
-    return [(head.size + start, head.size + end) for start, end in body.spans]
+    fault = None
+    try:
+        if not body.feed(raw[head.size :]):
+            fault = "the chunked body has no end"
+    except FramingError as error:
+        fault = str(error)
+    return [(head.size + start, head.size + end) for start, end in body.spans], fault
 
 
 def _events(

@@ -8,6 +8,8 @@ from array import array
 from dataclasses import dataclass
 from typing import IO
 
+from .arrival import Read, kernel_times
+
 ENDINGS = (
     "complete",  # the response's last byte has arrived
     "refused",  # no connection
@@ -30,10 +32,12 @@ class Prompt:
 
 
 class Exchange:
-    """A request and its raw answer. Times are CLOCK_MONOTONIC nanoseconds.
+    """A request and its raw answer. Times are CLOCK_MONOTONIC nanoseconds unless they say otherwise.
 
-    `stamps[i]` is the time at which read i was handed to us, `sizes[i]` its length in bytes; the bytes themselves are
-    in `pieces` until they are moved to the spool, whose segments are listed in `segments`.
+    `read_ns[i]` is the time after read i, `kernel_ns[i]` the kernel's receive time of its last packet (CLOCK_REALTIME,
+    0 where unknown), `sizes[i]` its length in bytes. What was read is in `reads` until it is moved: to the spool, whose
+    segments are listed in `segments`, or at last to `rest`. `stamps[i]`, made when the point is over, is the time at
+    which read i had arrived.
     """
 
     __slots__ = (
@@ -41,9 +45,12 @@ class Exchange:
         "ending",
         "error",
         "index",
+        "kernel_ns",
         "new_connection",
-        "pieces",
         "prompt",
+        "read_ns",
+        "reads",
+        "rest",
         "scheduled_ns",
         "segments",
         "sent_ns",
@@ -61,13 +68,29 @@ class Exchange:
         self.scheduled_ns = scheduled_ns  # planned arrival (open loop), None in a closed loop
         self.sent_ns = 0
         self.end_ns = 0
-        self.stamps = array("q")
+        self.reads: list[Read] = []
+        self.read_ns = array("q")
+        self.kernel_ns = array("q")
         self.sizes = array("q")
-        self.pieces: list[bytes] = []
+        self.stamps = array("q")
         self.segments: list[tuple[int, int]] = []
+        self.rest = b""
         self.ending: str | None = None
         self.error: str | None = None
         self.new_connection = False
+
+    def unspooled(self) -> bytes:
+        """The bytes that are still in memory."""
+        return self.rest + b"".join([read[0] for read in self.reads])
+
+    def take_reads(self) -> bytes:
+        """Sort what was read into `sizes`, `kernel_ns` and the bytes in memory, which are returned and forgotten."""
+        data, reads = self.unspooled(), self.reads
+        self.sizes.extend([len(read[0]) for read in reads])
+        self.kernel_ns.frombytes(kernel_times(reads).tobytes())
+        self.reads.clear()
+        self.rest = b""
+        return data
 
 
 class Spool:
@@ -78,23 +101,27 @@ class Spool:
             dir=folder, prefix="reckoning-load-", buffering=0
         )
         self._end = 0
+        self.reads = 0  # moved so far
 
-    def move(self, exchange: Exchange) -> bytes:
-        """Append the exchange's pieces to the file and drop them from memory; returns what was moved."""
-        data = b"".join(exchange.pieces)
-        exchange.sizes.extend(map(len, exchange.pieces))
-        exchange.pieces.clear()
+    def move(self, exchange: Exchange) -> None:
+        """Append what the exchange has read to the file and drop it from memory."""
+        self.reads += len(exchange.reads)
+        data = exchange.take_reads()
         if data:
             self._write(data)
             exchange.segments.append((self._end, len(data)))
             self._end += len(data)
-        return data
 
-    def read(self, exchange: Exchange) -> bytes:
-        """Return all bytes of an exchange in the order of their arrival."""
-        self.move(exchange)
-        parts = [os.pread(self._file.fileno(), length, start) for start, length in exchange.segments]
-        return b"".join(parts)
+    def read(self, exchange: Exchange, skip: int = 0) -> bytes:
+        """Return the bytes of an exchange in the order of their arrival, without the first `skip`."""
+        parts = []
+        for start, length in exchange.segments:
+            left_out = min(skip, length)
+            skip -= left_out
+            if left_out < length:
+                parts.append(os.pread(self._file.fileno(), length - left_out, start + left_out))
+        parts.append(exchange.unspooled())
+        return b"".join(parts)[skip:]
 
     def _write(self, data: bytes) -> None:
         written = 0

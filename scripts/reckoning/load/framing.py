@@ -6,10 +6,13 @@ parser must know which bytes are body. RFC 9112, sections 6 and 7.1.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 END_OF_CHUNKS = b"0\r\n\r\n"
+LAST_CHUNK = b"\r\n" + END_OF_CHUNKS  # as it follows the chunk before it, or the head
 LONGEST_HEAD = 65536
+CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+[ \t]*")  # int() alone takes signs, underscores and line feeds as well
 
 
 class FramingError(ValueError):
@@ -102,9 +105,10 @@ class ChunkedBody:
                 self._left_of_data -= step
                 at += step
             elif self._left_of_line_end:
-                step = min(self._left_of_line_end, size - at)
-                self._left_of_line_end -= step
-                at += step
+                if data[at] != b"\r\n"[-self._left_of_line_end]:
+                    raise FramingError(f"a chunk is not followed by a line end but by {data[at : at + 2]!r}")
+                self._left_of_line_end -= 1
+                at += 1
             elif self.complete:
                 raise FramingError("bytes after the end of the response")
             else:
@@ -120,6 +124,8 @@ class ChunkedBody:
                     if self._keep_spans:
                         self.spans.append((base + at, base + at + self._left_of_data))
                     at += self._left_of_data + 2
+                    if data[at - 2 : at] != b"\r\n":
+                        raise FramingError(f"a chunk is not followed by a line end but by {data[at - 2 : at]!r}")
                     self._left_of_data = self._left_of_line_end = 0
         return self.complete
 
@@ -127,9 +133,9 @@ class ChunkedBody:
         if self._in_trailer:
             self.complete = not line
             return
-        try:
-            self._left_of_data = int(line if b";" not in line else line.partition(b";")[0], 16)
-        except ValueError:
-            raise FramingError(f"not a chunk size: {line[:40]!r}") from None
+        size = line if b";" not in line else line.partition(b";")[0]
+        if not CHUNK_SIZE.fullmatch(size):
+            raise FramingError(f"not a chunk size: {line[:40]!r}")
+        self._left_of_data = int(size, 16)
         self._in_trailer = self._left_of_data == 0
         self._left_of_line_end = 0 if self._in_trailer else 2

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import orjson
+import msgspec
 import yaml
 
 from .exchange import Prompt
@@ -188,7 +188,7 @@ def request_body(text: Text, workload: Mapping[str, Any], endpoint: str, model: 
     else:
         body = _openai_body(content, workload, tokens, endpoint, model)
     body |= workload.get("extra_body") or {}
-    return Prompt(text.id, orjson.dumps(body), tokens, text.prompt_tokens if fresh is None else None)
+    return Prompt(text.id, msgspec.json.encode(body), tokens, text.prompt_tokens if fresh is None else None)
 
 
 def _generate_body(content: Any, workload: Mapping[str, Any], tokens: int) -> dict[str, Any]:

@@ -99,6 +99,8 @@ POINT_KEYS = (
     "client_lag_mean_ms",
     "client_lag_p99_ms",
     "client_cpu_share",
+    "arrival_clock",
+    "client_read_delay_p99_ms",
     "garbage",
     "flush",
     "identity",
@@ -290,7 +292,7 @@ def _tokens(run: PointRun, good: Sequence[Pair], window: Window) -> dict[str, An
     whole_s = (last_ns - run.start_ns) / 1e9
     inside = sum(tokens_inside(times, tokens, window) for times, tokens in known)
     steady = inside / window.length_s if known and window.length_s > 0 else None
-    peak = peak_tokens_per_s(pair for times, tokens in known for pair in zip(times, tokens, strict=True))
+    peak = peak_tokens_per_s(known)
     return {
         "output_tokens": total if known else None,
         "output_tok_s": steady,
@@ -356,7 +358,16 @@ def _client(run: PointRun) -> dict[str, Any]:
         "client_lag_mean_ms": statistics.fmean(lags) / 1e6 if lags else None,
         "client_lag_p99_ms": lags[int(0.99 * (len(lags) - 1))] / 1e6 if lags else None,
         "client_cpu_share": run.cpu_s / whole_s if whole_s > 0 else None,
+        "arrival_clock": _arrival_clock(run),
+        "client_read_delay_p99_ms": None if run.read_delay_p99_ns is None else run.read_delay_p99_ns / 1e6,
         "unopened_streams": run.unopened,
         "arrivals_waited": run.arrivals_waited,
         "arrivals_unsent": run.arrivals_unsent,
     }
+
+
+def _arrival_clock(run: PointRun) -> str | None:
+    """Whose time the tokens' is: the kernel's at reception, or ours after reading."""
+    if not run.reads:
+        return None
+    return "kernel" if run.reads_told == run.reads else "mixed" if run.reads_told else "read"

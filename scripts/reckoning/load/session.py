@@ -17,7 +17,7 @@ import pandas as pd
 
 from .answers import Answer, understand
 from .capture import write_capture
-from .closed_loop import ClosedLoop, Course, PointRun
+from .closed_loop import ClosedLoop, Course, PointRun, settle_arrivals
 from .descriptors import TooFewDescriptors, allow_streams
 from .events import decode
 from .exchange import Exchange, Prompt, Spool
@@ -206,6 +206,7 @@ class _Session:
         try:
             address = address_of(self._server.base_url, endpoint, self.target.api_key)
             run = asyncio.run(ClosedLoop(address, course, prompts, spool, alive=self.alive, progress=tell).run())
+            settle_arrivals(run)
             if keep is not None and self.raw_folder is not None:
                 write_capture(self.raw_folder / f"point{keep}.zst", keep, run.exchanges, spool)
             return run, [understand_exchange(exchange, spool) for exchange in run.exchanges]

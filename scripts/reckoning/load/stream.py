@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic_ns
 
+from .arrival import Read
 from .exchange import Exchange, Spool
-from .framing import ChunkedBody, FramingError, Head, parse_head
+from .framing import LAST_CHUNK, ChunkedBody, FramingError, Head, parse_head
 from .wires import Ear, Wire, open_plain, open_tls
 
 CONNECT_TIMEOUT_S = 60.0
@@ -49,9 +50,9 @@ class Stream:
         "_ear",
         "_fed",
         "_head",
+        "_looked_at",
         "_on_end",
         "_opening",
-        "_pieces",
         "_received",
         "_spool",
         "_wire",
@@ -82,11 +83,11 @@ class Stream:
     def _listen_to(self, exchange: Exchange | None) -> None:
         """Direct what arrives to an exchange, or to nothing."""
         self.exchange = exchange
-        self._pieces: list[bytes] = [] if exchange is None else exchange.pieces
-        self.keep: Callable[[bytes], object] = _nothing if exchange is None else exchange.pieces.append
-        self.stamp: Callable[[int], object] = _nothing if exchange is None else exchange.stamps.append
+        self.keep: Callable[[Read], object] = _nothing if exchange is None else exchange.reads.append
+        self.stamp: Callable[[int], object] = _nothing if exchange is None else exchange.read_ns.append
         self.framed = False
-        self._fed = 0  # pieces that the framing has seen already
+        self._fed = 0  # bytes that the framing has seen already
+        self._looked_at = 0  # reads that had come when the framing last looked
         self._head: Head | None = None
         self._body: ChunkedBody | None = None
         self._beginning = b""  # what came before the head was complete
@@ -161,13 +162,29 @@ class Stream:
     # --- response --------------------------------------------------------------------------------------------------
 
     def look_for_end(self) -> None:
-        """Feed the framing with what it has not seen, and end the request when the response is complete."""
-        if self.exchange is None:
+        """End the request when the response is complete.
+
+        The usual end of a chunked response is known by its last bytes; whether all before it was well framed is
+        checked when the response is parsed (`events.decode`). Everything else goes through the framing.
+        """
+        exchange = self.exchange
+        if exchange is None:
             self.close()  # bytes between responses belong to no request
+        elif not self.framed:
+            self.look_closely()
+        elif _end_alike(exchange.reads):
+            self._end("complete")
+
+    def look_closely(self) -> None:
+        """Feed the framing with what it has not seen, and end the request when the response is complete."""
+        exchange = self.exchange
+        if exchange is None or self._looked_at == len(exchange.read_ns):
             return
+        self._looked_at = len(exchange.read_ns)
+        data = self._spool.read(exchange, skip=self._fed)
+        self._fed += len(data)
         try:
-            complete = self._feed(b"".join(self._pieces[self._fed :]))
-            self._fed = len(self._pieces)
+            complete = self._feed(data)
         except FramingError as error:
             self._end("malformed", str(error))
             return
@@ -195,16 +212,14 @@ class Stream:
     def _ended_by_close(self) -> bool:
         """A body without length or chunking ends where the connection ends (RFC 9112, 6.3, rule 8)."""
         with contextlib.suppress(FramingError):
-            if self._feed(b"".join(self._pieces[self._fed :])):
+            if self.exchange is not None and self._feed(self._spool.read(self.exchange, skip=self._fed)):
                 return True
         return self._head is not None and self._body is None and self._head.content_length is None
 
     def spill(self) -> None:
-        """Move what has arrived out of memory; framing sees it first."""
-        self.look_for_end()
+        """Move what has arrived out of memory."""
         if self.exchange is not None:
             self._spool.move(self.exchange)
-            self._fed = 0
 
     def _end(self, ending: str, error: str | None = None) -> None:
         exchange, head = self.exchange, self._head
@@ -221,3 +236,13 @@ class Stream:
 
 def _nothing(_: object) -> None:
     """Takes what arrives while no request is in flight."""
+
+
+def _end_alike(reads: Sequence[Read]) -> bool:
+    """Whether the last bytes are a last chunk behind another one; they may have come in several reads."""
+    tail = reads[-1][0][-len(LAST_CHUNK) :]
+    for read in reversed(reads[:-1]):
+        if len(tail) >= len(LAST_CHUNK):
+            break
+        tail = read[0][-len(LAST_CHUNK) :] + tail
+    return tail.endswith(LAST_CHUNK)

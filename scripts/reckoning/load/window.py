@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -108,23 +110,21 @@ def most_in_flight(intervals: Iterable[Interval]) -> int:
 
 
 def tokens_inside(chunk_ns: Sequence[int], chunk_tokens: Sequence[int], window: Window) -> int:
-    """Return the tokens of one response that arrived inside the window."""
+    """Return the tokens of one response that arrived inside the window: after its start, at its end at the latest."""
     if window.start_ns is None or window.end_ns is None:
         return 0
-    start, end = window.start_ns, window.end_ns
-    return sum(tokens for at, tokens in zip(chunk_ns, chunk_tokens, strict=True) if start < at <= end)
+    at = np.asarray(chunk_ns, dtype=np.int64)
+    return int(np.asarray(chunk_tokens, dtype=np.int64)[(at > window.start_ns) & (at <= window.end_ns)].sum())
 
 
-def peak_tokens_per_s(arrivals: Iterable[tuple[int, int]]) -> float | None:
-    """Return the largest number of tokens in any one second, from (ns, tokens) pairs; never less than the mean."""
-    ordered = sorted(arrivals)
-    if not ordered:
+def peak_tokens_per_s(responses: Iterable[tuple[Sequence[int], Sequence[int]]]) -> float | None:
+    """Return the largest number of tokens in any one second, from each response's chunk times (ns) and tokens."""
+    known = list(responses)
+    if not any(len(at) for at, _ in known):
         return None
-    best = inside = first = 0
-    for at, tokens in ordered:
-        inside += tokens
-        while at - ordered[first][0] >= 1_000_000_000:
-            inside -= ordered[first][1]
-            first += 1
-        best = max(best, inside)
-    return float(best)
+    times = np.concatenate([np.asarray(at, dtype=np.int64) for at, _ in known])
+    tokens = np.concatenate([np.asarray(count, dtype=np.int64) for _, count in known])
+    order = np.argsort(times, kind="stable")
+    times, until = times[order], np.concatenate([[0], np.cumsum(tokens[order])])
+    first = np.searchsorted(times, times - 1_000_000_000, side="right")
+    return float((until[1:] - until[first]).max())

@@ -1,9 +1,13 @@
 """The hot path: how bytes come off the sockets, with the time of each read.
 
-`Ear.hear` and `PlainWire.read` are all that happens while tokens arrive: for every socket that is ready, one `recv`,
-one monotonic time stamp, two appends. Framing, JSON and tokens wait until the response, or the whole point, is over.
-The sockets of all streams hang on an epoll instance of their own, and the event loop watches that one descriptor: one
-call of the loop then serves every socket that is ready, at half the cost of a callback per socket (docs/accuracy.md).
+`Ear.hear` is all that happens while tokens arrive: for every socket that is ready, one `recvmsg`, one monotonic time
+stamp, two appends. Framing, JSON and tokens wait until the point is over. The sockets of all streams hang on an epoll
+instance of their own, and the event loop watches that one descriptor: one call of the loop then serves every socket
+that is ready, at half the cost of a callback per socket.
+
+Where the kernel notes the time at which it received each packet (see `reckoning.load.arrival`), the time of our read no
+longer matters, and at high rates the sockets are read once a millisecond: waking up for every token would cost more
+than reading it (docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -14,20 +18,25 @@ import socket
 from time import monotonic_ns
 from typing import Protocol
 
+from .arrival import NOTE_BYTES, Read, ask_for_kernel_times
 from .framing import END_OF_CHUNKS
 
-READ_BYTES = 1 << 13  # an event is some 400 bytes; a longer burst is read in several turns
+USUAL_END = b"\n\n\r\n"  # of a read that brings whole events
+FIRST_READ_BYTES, MOST_READ_BYTES = 1 << 10, 1 << 16  # an event is some 400 bytes; a buffer that was full is doubled
 AT_ONCE = 1024
 ROUNDS = 8
+PACE_S = 0.002
+RATE_WINDOW_NS = 20_000_000
+PACED_ABOVE, EAGER_BELOW = 40, 20  # reads per window: 2000 and 1000 a second
 
 
 class Listener(Protocol):
-    """Whoever reads from a wire: a stream. `stamp` and `keep` take each read's time and bytes."""
+    """Whoever reads from a wire: a stream. `stamp` and `keep` take each read's time and what was read."""
 
     framed: bool  # the head is known and the body is chunked: only a read that may hold its end needs a look
 
     def stamp(self, at_ns: int, /) -> object: ...
-    def keep(self, data: bytes, /) -> object: ...
+    def keep(self, read: Read, /) -> object: ...
     def look_for_end(self) -> None: ...
     def lost(self, wire: Wire, error: Exception | None) -> None: ...
 
@@ -43,9 +52,16 @@ class Ear:
     """Reads from the sockets of all streams of one point."""
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._epoll = select.epoll()
         self._wires: dict[int, PlainWire] = {}
-        asyncio.get_running_loop().add_reader(self._epoll.fileno(), self.hear)
+        self.reads = 0
+        self._reads_before = 0  # the running window
+        self._window_ns = 0
+        self._kernel_times = False  # seen with the last read
+        self._again = False
+        self._pace: asyncio.TimerHandle | None = None
+        self._loop.add_reader(self._epoll.fileno(), self.hear)
 
     def add(self, wire: PlainWire) -> None:
         self._wires[wire.number] = wire
@@ -56,18 +72,69 @@ class Ear:
             self._epoll.unregister(wire.number)
 
     def hear(self) -> None:
-        """Take what every ready socket holds, and again while more comes in meanwhile; timers wait at most ROUNDS."""
+        """Take what every ready socket holds, with the time: the only work that is done for tokens as they arrive."""
+        self._again = True
         for _ in range(ROUNDS):
-            ready = self._epoll.poll(0, AT_ONCE)
-            if not ready:
+            if not self._again:
+                break
+            self._again = False
+            self._hear_round()
+        self._choose_pace()
+
+    def _hear_round(self) -> None:
+        wires = self._wires
+        ready = self._epoll.poll(0, AT_ONCE)
+        read: Read = (b"", [], 0, None)
+        for number, _ in ready:
+            wire = wires.get(number)
+            if wire is None:  # closed while this round was under way
+                continue
+            try:
+                read = wire.receive(wire.read_bytes, NOTE_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                wire.fail(error)
+                continue
+            listener = wire.listener
+            listener.stamp(monotonic_ns())
+            listener.keep(read)
+            if read[0][-4:] != USUAL_END or not listener.framed:
+                wire.look_at(read[0])
+        self.reads += len(ready)
+        self._kernel_times = bool(read[1])
+
+    @property
+    def paced(self) -> bool:
+        """Whether sockets are read by the clock, not as bytes arrive."""
+        return self._pace is not None
+
+    def more_waits(self) -> None:
+        """A read filled its buffer: read once more before the loop goes on."""
+        self._again = True
+
+    def _choose_pace(self) -> None:
+        """Eager (the loop wakes us for each arrival) or paced (it wakes us each millisecond), by the rate of reads."""
+        now_ns = monotonic_ns()
+        if now_ns - self._window_ns >= RATE_WINDOW_NS:
+            busy = self.reads - self._reads_before >= (PACED_ABOVE if self._pace is None else EAGER_BELOW)
+            self._window_ns, self._reads_before = now_ns, self.reads
+            if busy and self._kernel_times and self._pace is None:
+                self._loop.remove_reader(self._epoll.fileno())
+            elif self._pace is not None and not (busy and self._kernel_times):
+                self._pace = None
+                self._loop.add_reader(self._epoll.fileno(), self.hear)
                 return
-            for number, _ in ready:
-                wire = self._wires.get(number)
-                if wire is not None:  # else closed while this round was under way
-                    wire.read()
+            elif self._pace is None:
+                return
+        elif self._pace is None:
+            return
+        self._pace = self._loop.call_later(PACE_S, self.hear)
 
     def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._epoll.fileno())
+        if self._pace is not None:
+            self._pace.cancel()
+        self._loop.remove_reader(self._epoll.fileno())
         for wire in list(self._wires.values()):
             wire.close()
         self._epoll.close()
@@ -76,7 +143,7 @@ class Ear:
 class PlainWire:
     """A TCP connection that an Ear listens to."""
 
-    __slots__ = ("_ear", "_sending", "_socket", "listener", "number", "recv")
+    __slots__ = ("_ear", "_sending", "_socket", "listener", "number", "read_bytes", "receive")
 
     def __init__(self, ear: Ear, sock: socket.socket, listener: Listener) -> None:
         self._ear = ear
@@ -84,25 +151,20 @@ class PlainWire:
         self._sending: asyncio.Task[None] | None = None
         self.listener = listener
         self.number = sock.fileno()
-        self.recv = sock.recv
+        self.receive = sock.recvmsg
+        self.read_bytes = FIRST_READ_BYTES
+        ask_for_kernel_times(sock)
         ear.add(self)
 
-    def read(self) -> None:
-        """Take what the socket holds, with the time: the only work that is done for each token as it arrives."""
-        try:
-            data = self.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.fail(error)
-            return
-        listener = self.listener
-        listener.stamp(monotonic_ns())
-        listener.keep(data)
+    def look_at(self, data: bytes) -> None:
+        """What a read calls for beside keeping it."""
         if not data:
             self.fail(None)
-        elif not listener.framed or data.endswith(END_OF_CHUNKS) or len(data) < 5:
-            listener.look_for_end()
+            return
+        if len(data) == self.read_bytes:
+            self.read_bytes = min(2 * self.read_bytes, MOST_READ_BYTES)
+            self._ear.more_waits()
+        look_at(self.listener, data)
 
     def write(self, message: bytes) -> None:
         """Send at once what the socket takes; the rest of a long prompt follows as it drains."""
@@ -138,6 +200,12 @@ class PlainWire:
             self._socket.close()
 
 
+def look_at(listener: Listener, data: bytes) -> None:
+    """Have the listener look for the response's end where this read may hold it."""
+    if not listener.framed or data.endswith(END_OF_CHUNKS) or len(data) < len(END_OF_CHUNKS):
+        listener.look_for_end()
+
+
 class TlsWire(asyncio.Protocol):
     """A TLS connection: asyncio decrypts, so the time is that of the decrypted bytes."""
 
@@ -151,9 +219,8 @@ class TlsWire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         listener = self._listener
         listener.stamp(monotonic_ns())
-        listener.keep(data)
-        if not listener.framed or data.endswith(END_OF_CHUNKS) or len(data) < 5:
-            listener.look_for_end()
+        listener.keep((data, [], 0, None))
+        look_at(listener, data)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is not None:

@@ -2,11 +2,14 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_server import END, HEAD, chunk
 
+from reckoning.load import events
 from reckoning.load.events import decode
+from reckoning.load.framing import parse_head
 
 
 def decoded(pieces: list[bytes]) -> list[tuple[int, bytes]]:
@@ -28,6 +31,40 @@ def test_no_split_of_the_bytes_loses_or_changes_an_event(cuts: list[int]) -> Non
     events = decoded([raw[start:end] for start, end in itertools.pairwise(edges)])
     assert [data for _, data in events] == [f"event {n}".encode() for n in range(9)]
     assert [at for at, _ in events] == sorted(at for at, _ in events)
+
+
+TEXTS = st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), min_size=1, max_size=30)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=12), st.integers(0, 12), st.lists(st.integers(0, 2000), max_size=30))
+def test_the_short_way_through_uniform_events_gives_what_the_long_way_gives(
+    texts: list[str], odd_at: int, cuts: list[int]
+) -> None:
+    """A comment among the events sends the same body the long way; without it the short one is taken."""
+    chunks = [chunk(f"data: {text}\n\n".encode()) for text in texts]
+    odd = [*chunks[:odd_at], chunk(b": ping\n\n"), *chunks[odd_at:]]
+    short, long = (HEAD + b"".join(body) + END for body in (chunks, odd))
+    edges = [0, *sorted(min(cut, len(short)) for cut in cuts), len(short)]
+    pieces = [short[start:end] for start, end in itertools.pairwise(edges)]
+    assert [data for _, data in decoded([long])] == [data for _, data in decoded([short])]
+    stamps, sizes = [100 * (n + 1) for n in range(len(pieces))], [len(piece) for piece in pieces]
+    spans, fault = events._body_spans(short, parse_head(short))
+    slowly = events._events(short, spans, list(itertools.accumulate(sizes)), stamps)
+    assert fault is None
+    assert decode(short, stamps, sizes).events == slowly
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (chunk(b"data: 1\n\n"), "the chunked body has no end"),
+        (chunk(b"data: 1\n\n") + END + b"more", "bytes after the end of the response"),
+        (b"9\r\ndata: 12\n\n\r\n" + END, "a chunk is not followed by a line end but by b'\\n\\r'"),
+        (b"xyz\r\ndata: 1\n\n\r\n" + END, "not a chunk size: b'xyz'"),
+    ],
+)
+def test_wrong_framing_is_named(body: bytes, fault: str) -> None:
+    assert decode(HEAD + body, [5], [len(HEAD + body)]).fault == fault
 
 
 def test_an_event_over_several_chunks_and_data_without_a_space() -> None:

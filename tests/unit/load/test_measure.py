@@ -253,6 +253,28 @@ def test_a_body_that_ends_with_the_connection(chat_workload: dict) -> None:
     assert list(measured.requests.outcome) == ["ok", "ok"]
 
 
+def test_bytes_that_only_look_like_an_end_are_no_silent_success(chat_workload: dict) -> None:
+    """The body goes on behind them: the request is taken for ended, and then found to be broken, in full view."""
+    false_end = chunk(b"data: {}\n\n" + b"\r\n" + END + b"\n\n")[: -len(b"\n\n\r\n")]
+    answer = [*chat(2)[:-1], 0.05, false_end, 0.05, b"\n\n\r\n", sse("[DONE]") + END]
+    with ScriptedServer(lambda n, body: answer) as server:
+        measured = measure(server, chat_workload | {"output_tokens": 2}, point(concurrency=1, requests=1))
+    assert list(measured.requests.outcome) == ["stream-error"]
+    assert measured.requests.error.item() == "the chunked body has no end"
+
+
+def test_a_fault_of_ours_ends_the_point_and_does_not_hang(chat_workload: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("reckoning.load.wires.Ear._hear_round", broken)
+    with (
+        ScriptedServer(lambda n, body: chat(3)) as server,
+        pytest.raises(ZeroDivisionError, match="ours"),
+    ):
+        measure(server, chat_workload, point(concurrency=1, requests=1))
+
+
 def test_a_peer_that_speaks_something_else(chat_workload: dict) -> None:
     with ScriptedServer(lambda n, body: [b"220 mail.example ESMTP\r\n", "close"]) as server:
         measured = measure(server, chat_workload, point(concurrency=1, requests=1))

@@ -76,5 +76,5 @@ def test_only_tokens_inside_the_window_count() -> None:
 
 def test_peak_counts_tokens_not_chunks() -> None:
     """CASE 34: 4 tokens every 40 ms are 100 a second at least once, although there are 25 chunks."""
-    assert peak_tokens_per_s((n * 40_000_000, 4) for n in range(100)) == 100.0
+    assert peak_tokens_per_s([([n * 40_000_000 for n in range(100)], [4] * 100)]) == 100.0
     assert peak_tokens_per_s([]) is None
