@@ -5,7 +5,11 @@
 The truth server (truth_server.c) sends the first token 100 ms after a request and then, by `--shape`, one token every
 10 ms or four every 25 ms, 257 in all. The client is pinned to one core, the server to another. Results are appended to
 `--results` as JSON lines, so that a run can be taken in pieces; `--document FILE` puts the table between its markers.
-CPU time is that of the whole process with its children, less that of the same command for one request.
+
+CPU time per event is a slope: each client runs twice at each level, with one request per stream and with `--rounds`
+more, and the difference in CPU time (whole process with its children, parsing included) is divided by the difference
+in events. What a client needs to start, or for its first requests, is in neither. `floor` rows are a C program that
+only reads (floor_client.c): what the kernel alone takes on this machine.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TTFT_MS, TOKENS = 100.0, 257
-LONGEST_S = 300.0
+LONGEST_S = 180.0
 USAGE = '{"stream_options": {"include_usage": true}}'
 MARKERS = ("<!-- accuracy table -->", "<!-- end of accuracy table -->")
 
@@ -148,6 +152,7 @@ def aiperf_result(setting: Setting, output: str) -> dict[str, float]:
     }
 
 
+FLOOR = "floor: reading alone, in C"
 CONTENDERS = {
     "reckoning": (reckoning_command, reckoning_result),
     "bench_serving (Python)": (lambda setting: bench_serving_command(setting, "python"), bench_serving_result),
@@ -213,6 +218,31 @@ def measure(name: str, setting: Setting, place: list[str]) -> dict[str, Any]:
     return {**read(setting, output), "cpu_s": cpu_s, "truth": get(setting.url + "/truth")}
 
 
+def measure_slope(name: str, settings: tuple[Setting, Setting], shape: Shape, place: list[str]) -> dict[str, Any]:
+    """Measure a short and a long run; the long one's results with the CPU time per event between the two.
+
+    A contender that fails is a result too: `failed` says how, and there are no numbers.
+    """
+    try:
+        short, long = (measure(name, setting, place) for setting in settings)
+    except RuntimeError as error:
+        return {"failed": str(error)[-400:]}
+    events = [result["completed"] * shape.events for result in (short, long)]
+    slope_us = (long["cpu_s"] - short["cpu_s"]) / (events[1] - events[0]) * 1e6
+    return {**long, "short_cpu_s": short["cpu_s"], "cpu_us_per_event": slope_us}
+
+
+def measure_floor(binary: Path, url: str, concurrency: int, rounds: int, place: list[str]) -> dict[str, Any]:
+    """CPU time per read of a program that only reads, as sockets become ready and once a millisecond."""
+    found: dict[str, Any] = {}
+    for pace in ("eager", "paced"):
+        words = [str(binary), url.rsplit(":", 1)[1], str(concurrency), str(rounds), pace]
+        run = subprocess.run([*place, *words], check=True, capture_output=True, text=True, timeout=LONGEST_S)
+        one = json.loads(run.stdout)
+        found[f"{pace}_us"] = (one["kernel_s"] + one["program_s"]) / one["reads"] * 1e6
+    return found
+
+
 def wait_for_quiet(limit: float, longest_s: float) -> float:
     """Wait until the machine's load average is below `limit`, at most `longest_s`; return the load then."""
     until = time.monotonic() + longest_s
@@ -236,30 +266,36 @@ def make_tokenizer(folder: Path) -> Path:
     return folder
 
 
+def compile_c(name: str, folder: Path) -> Path:
+    """Compile one of the C programs beside this file."""
+    subprocess.run(["cc", "-O2", "-o", str(folder / name), str(HERE / f"{name}.c"), "-lm"], check=True)
+    return folder / name
+
+
 def run(options: argparse.Namespace) -> None:
     """Make every measurement that was asked for and append it to the results file."""
     names = [name for name in CONTENDERS if name == "reckoning" or options.peers is not None]
     names = [name for name in names if not options.only or any(word in name.lower() for word in options.only)]
     with tempfile.TemporaryDirectory() as scratch:
-        binary = Path(scratch) / "truth_server"
-        subprocess.run(["cc", "-O2", "-o", str(binary), str(HERE / "truth_server.c"), "-lm"], check=True)
-        tokenizer = make_tokenizer(Path(scratch) / "tokenizer")
+        folder = Path(scratch)
+        truth, floor = compile_c("truth_server", folder), compile_c("floor_client", folder)
+        tokenizer = make_tokenizer(folder / "tokenizer")
         for shape in (SHAPES[name] for name in options.shape):
-            with truth_server(binary, shape, pin(options.server_core)) as url:
-                plan = list(itertools.product(range(options.repeats), options.levels, names))
-                base = {}
+            with truth_server(truth, shape, pin(options.server_core)) as url:
+                plan = itertools.product(range(options.repeats), options.levels, [*names, FLOOR])
                 for number, (repeat, level, name) in enumerate(plan):
-                    if name not in base:
-                        setting = Setting(url, 1, 1, Path(scratch) / f"base-{name}", tokenizer, options.peers)
-                        base[name] = measure(name, setting, pin(options.client_core))
                     load = wait_for_quiet(options.quiet, options.wait)
-                    folder = Path(scratch) / f"{shape.name}-{number}"
-                    setting = Setting(url, level, level * options.rounds, folder, tokenizer, options.peers)
                     result = {"contender": name, "shape": shape.name, "concurrency": level, "repeat": repeat}
-                    result |= measure(name, setting, pin(options.client_core))
-                    events = setting.requests * shape.events
-                    result |= {"load_before": load, "events": events, "cpu_base_s": base[name]["cpu_s"]}
-                    result["cpu_us_per_event"] = (result["cpu_s"] - base[name]["cpu_s"]) / events * 1e6
+                    result |= {"load_before": load, "rounds": 1 + options.rounds}
+                    place = pin(options.client_core)
+                    if name == FLOOR:
+                        result |= measure_floor(floor, url, level, 1 + options.rounds, place)
+                    else:
+                        short, long = (
+                            Setting(url, level, level * rounds, folder / f"{number}-{rounds}", tokenizer, options.peers)
+                            for rounds in (1, 1 + options.rounds)
+                        )
+                        result |= measure_slope(name, (short, long), shape, place)
                     with options.results.open("a") as file:
                         file.write(json.dumps(result) + "\n")
                     print(row(result), flush=True)
@@ -283,9 +319,14 @@ def errors_of(result: dict[str, Any]) -> dict[str, float]:
 
 
 def row(result: dict[str, Any]) -> str:
+    start = f"{result['shape']} C={result['concurrency']:<4} {result['contender']:<23}"
+    if result["contender"] == FLOOR:
+        return f"{start} CPU {result['eager_us']:.1f} us/read eager, {result['paced_us']:.1f} paced"
+    if "failed" in result:
+        return f"{start} FAILED: {result['failed']!r}"
     found = errors_of(result)
     parts = (
-        f"{result['shape']} C={result['concurrency']:<4} {result['contender']:<23}",
+        start,
         f"throughput {found['throughput_percent']:+7.2f} %",
         f"TTFT {found['ttft_ms']:+8.2f} ms",
         f"chunk gap p99 {found['gap_p99_ms']:7.2f} ms",
@@ -313,32 +354,46 @@ HEADINGS = {
 
 def table(results: list[dict[str, Any]]) -> str:
     """Return the Markdown table: medians over repeats, and each contender's error as a multiple of ours."""
-    groups: dict[tuple[str, int, int], list[dict[str, float]]] = {}
-    order = list(CONTENDERS)
+    groups: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+    order = [*CONTENDERS, FLOOR]
     for result in results:
         key = (result["shape"], result["concurrency"], order.index(result["contender"]))
-        groups.setdefault(key, []).append(errors_of(result))
-    medians = {key: {k: statistics.median(one[k] for one in many) for k in many[0]} for key, many in groups.items()}
+        groups.setdefault(key, []).append(result)
+    ours: dict[str, float] = {}
     lines = [f"| {' | '.join(HEADINGS)} |", f"| {' | '.join(HEADINGS.values())} |"]
-    for key, found in sorted(medians.items()):
-        ours = medians.get((*key[:2], 0), {})
-        single = key[1] == 1  # a few hundred events: their CPU time drowns in that of the start
-        cells = (
-            key[0],
-            str(key[1]),
-            order[key[2]],
-            f"{found['throughput_percent']:+.2f} %",
-            ratio(found["throughput_percent"], ours.get("throughput_percent")),
-            f"{found['ttft_ms']:+.2f} ms",
-            ratio(found["ttft_ms"], ours.get("ttft_ms")),
-            f"{found['gap_p99_ms']:.2f} ms",
-            "-" if single else f"{found['cpu_us']:.1f} us",
-            "-" if single else ratio(found["cpu_us"], ours.get("cpu_us")),
-            f"{found['late_p99_ms']:.2f} ms",
-            f"{found['load']:.2f}",
-        )
-        lines.append(f"| {' | '.join(cells)} |")
+    for key, group in sorted(groups.items()):
+        name = order[key[2]]
+        if name == FLOOR:
+            cells = floor_cells(group)
+        elif good := [errors_of(one) for one in group if "failed" not in one]:
+            found = {column: statistics.median(one[column] for one in good) for column in good[0]}
+            ours = found if name == "reckoning" else ours
+            cells = error_cells(found, ours, single=key[1] == 1)
+        else:
+            cells = ["failed", *["-"] * 8]
+        lines.append(f"| {' | '.join([key[0], str(key[1]), name, *cells])} |")
     return "\n".join(lines)
+
+
+def error_cells(found: dict[str, float], ours: dict[str, float], *, single: bool) -> list[str]:
+    """The cells of one contender. With a single stream there are too few events for a CPU time."""
+    return [
+        f"{found['throughput_percent']:+.2f} %",
+        ratio(found["throughput_percent"], ours.get("throughput_percent")),
+        f"{found['ttft_ms']:+.2f} ms",
+        ratio(found["ttft_ms"], ours.get("ttft_ms")),
+        f"{found['gap_p99_ms']:.2f} ms",
+        "-" if single else f"{found['cpu_us']:.1f} us",
+        "-" if single else ratio(found["cpu_us"], ours.get("cpu_us")),
+        f"{found['late_p99_ms']:.2f} ms",
+        f"{found['load']:.2f}",
+    ]
+
+
+def floor_cells(group: list[dict[str, Any]]) -> list[str]:
+    eager, paced = (statistics.median(one[f"{pace}_us"] for one in group) for pace in ("eager", "paced"))
+    load = statistics.median(one["load_before"] for one in group)
+    return [*["-"] * 5, f"{eager:.1f} us ({paced:.1f} paced)", "-", "-", f"{load:.2f}"]
 
 
 def ratio(value: float, ours: float | None) -> str:
@@ -371,7 +426,7 @@ def main() -> None:
     )
     cli.add_argument("--levels", type=numbers, default=[1, 32, 128, 256, 512])
     cli.add_argument("--shape", nargs="+", choices=list(SHAPES), default=list(SHAPES))
-    cli.add_argument("--rounds", type=int, default=3, help="requests per stream")
+    cli.add_argument("--rounds", type=int, default=3, help="requests per stream beyond the first")
     cli.add_argument("--repeats", type=int, default=1)
     cli.add_argument("--client-core", type=int, default=1)
     cli.add_argument("--server-core", type=int, default=0)
