@@ -25,7 +25,7 @@ USUAL_END = b"\n\n\r\n"  # of a read that brings whole events
 FIRST_READ_BYTES, MOST_READ_BYTES = 1 << 10, 1 << 16  # an event is some 400 bytes; a buffer that was full is doubled
 AT_ONCE = 1024
 ROUNDS = 8
-PACE_S = 0.002
+PACE_S = 0.001  # longer pauses spare little and delay the next request of a stream
 RATE_WINDOW_NS = 20_000_000
 PACED_ABOVE, EAGER_BELOW = 40, 20  # reads per window: 2000 and 1000 a second
 
