@@ -114,3 +114,11 @@ def test_a_cross_check_that_cannot_run_spoils_no_launch(bench):
     assert [(entry["workload"], entry["status"]) for entry in record["entries"]] == [("chat", "failed")]
     bench.launch(bench.plan(levels=(1,)))
     assert not (bench.launch_folder / "crosscheck.json").exists()
+
+
+def test_a_threshold_of_the_analysis_reaches_the_load_client(bench):
+    """A client may never be wholly idle: with no share of the processor allowed, every point is flagged."""
+    plan = bench.plan(levels=(1,))
+    plan["analysis"] = {"max_client_cpu_share": 0.0}
+    assert bench.launch(plan)["status"] == "ok"
+    assert all("client-limited" in point["flags"] for point in points_of(bench))
