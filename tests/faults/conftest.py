@@ -112,7 +112,14 @@ class Bench:
         )
         jsonschema.validate(outcome, SCHEMA)
         assert json.loads((folder / "outcome.json").read_text()) == outcome
-        for name in ("points.json", "requests.parquet", "server_info.json", "server.log"):
+        for name in (
+            "points.json",
+            "requests.parquet",
+            "server_info.json",
+            "server.log",
+            "telemetry.parquet",
+            "host.parquet",
+        ):
             assert (folder / name).exists(), name
         return outcome
 

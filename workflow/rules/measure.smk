@@ -8,6 +8,8 @@ rule measure:
         points=f"{RESULTS}/launches/{{arm}}/block{{block}}/points.json",
         requests=f"{RESULTS}/launches/{{arm}}/block{{block}}/requests.parquet",
         server_info=f"{RESULTS}/launches/{{arm}}/block{{block}}/server_info.json",
+        telemetry=f"{RESULTS}/launches/{{arm}}/block{{block}}/telemetry.parquet",
+        host=f"{RESULTS}/launches/{{arm}}/block{{block}}/host.parquet",
         server_log=f"{RESULTS}/launches/{{arm}}/block{{block}}/server.log",
     log:
         f"{RESULTS}/logs/measure/{{arm}}.block{{block}}.log",

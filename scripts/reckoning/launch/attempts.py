@@ -13,6 +13,8 @@ from typing import Any
 
 from reckoning.files import write_json
 
+from .telemetry import remove_samples
+
 SCHEMA_VERSION = 1
 KEPT_LOGS = 5
 
@@ -48,7 +50,7 @@ class Attempt:
 def begin(launch_folder: Path, digest: str) -> Attempt:
     """Begin the next attempt. Attempts before a whole outcome, or of another digest, are history and removed.
 
-    A sixth and older interrupted attempt keeps its note and loses its log.
+    A sixth and older interrupted attempt keeps its note and loses its log and its samples.
     """
     earlier = read(launch_folder)
     stale = [one for one in earlier if one.note.get("digest") not in (digest, None)]
@@ -61,6 +63,7 @@ def begin(launch_folder: Path, digest: str) -> Attempt:
     kept = [one for one in earlier if one.folder.exists()]
     for one in kept[:-KEPT_LOGS]:
         one.log.unlink(missing_ok=True)
+        remove_samples(one.folder)
     folder = launch_folder / "attempts" / str(number)
     folder.mkdir(parents=True)
     note = {

@@ -12,7 +12,7 @@ from typing import Any
 from reckoning import __version__
 from reckoning.files import write_json, write_table, write_text
 
-from . import attempts
+from . import attempts, telemetry
 from .failures import command_secrets, hide, without_secrets
 from .measuring import Measurement, nothing_measured
 
@@ -52,6 +52,11 @@ class Launch:
     def find(self, code: str, level: str, text: str) -> None:
         """Note what a reader should know."""
         self.findings.append({"code": code, "level": level, "text": text})
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether the server runs on GPUs."""
+        return (self.plan.get("machine") or {}).get("device") == "cuda"
 
     @property
     def secrets(self) -> list[str]:
@@ -95,6 +100,7 @@ def publish(state: Launch, attempt: attempts.Attempt) -> dict[str, Any]:
     if measured.crosscheck:
         write_json(folder / "crosscheck.json", measured.crosscheck)
     write_json(folder / "points.json", {"schema_version": SCHEMA_VERSION, "points": list(measured.points)})
+    _publish_telemetry(state, attempt)
     for name in ("points.jsonl", "server_info.json"):
         (attempt.folder / name).unlink(missing_ok=True)
     earlier = [one for one in attempts.read(folder) if one.note["number"] != attempt.note["number"]]
@@ -102,6 +108,17 @@ def publish(state: Launch, attempt: attempts.Attempt) -> dict[str, Any]:
     write_json(folder / "outcome.json", outcome)
     attempt.save()  # after the outcome: until then this attempt counts as interrupted
     return outcome
+
+
+def _publish_telemetry(state: Launch, attempt: attempts.Attempt) -> None:
+    """Write the two tables of samples, with no row where nothing was sampled, and note what they show."""
+    sampled = telemetry.read_samples(attempt.folder / telemetry.SAMPLES, state.measurement.points)
+    write_table(state.folder / "telemetry.parquet", sampled.gpus)
+    write_table(state.folder / "host.parquet", sampled.host)
+    telemetry.remove_samples(attempt.folder)
+    missing = "the sampler left no sample" if state.limits.get("telemetry_s") else "limits.telemetry_s is 0"
+    for finding in telemetry.findings_of(sampled, missing if state.has_gpus and state.pid is not None else None):
+        state.find(*finding)
 
 
 def _take_over(source: Path, target: Path) -> None:

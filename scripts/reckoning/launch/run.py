@@ -15,9 +15,10 @@ from typing import Any
 from reckoning.engine import read_proof
 from reckoning.files import write_json
 from reckoning.load.crosscheck import Runner
+from reckoning.plan.devices import ordinals_of
 from reckoning.serverlog import LogReading
 
-from . import arguments, attempts, command, gpu_memory, ports, readiness
+from . import arguments, attempts, command, gpu_memory, ports, readiness, telemetry
 from .failures import LaunchFailed, describe, without_secrets
 from .http_client import Answer, Endpoint
 from .machine_lock import ending_with_the_run, machine_lock
@@ -25,6 +26,7 @@ from .measuring import Hooks, measure, target_of
 from .outcome import Launch, environment_failure, publish
 from .progress import Progress, finished, left_s, place_of
 from .reaper import reap
+from .sampler import Order
 from .server import CannotStart, Server, StopReport
 from .watch import LogWatch, Monitor
 
@@ -37,6 +39,7 @@ DEFAULT_LIMITS = {
     "release_s": 120.0,
     "max_attempts": 2,
     "log_mib": 64,
+    "telemetry_s": 1.0,
     "cooldown_s": 0.0,
 }
 # Chance, not the arm: another try can end otherwise. All else would fail again, and an arm that fails is a result.
@@ -113,10 +116,13 @@ def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progres
     scratch = Path(tempfile.mkdtemp(prefix="reckoning-"))
     failed: LaunchFailed | None = None
     reading: LogReading | None = None
+    sampling: telemetry.Sampling | None = None
     try:
         with ExitStack() as stack:
             port_plan = _reserve_ports(state, stack)
             server = _start(state, attempt, port_plan, scratch=scratch, lock=lock, stack=stack)
+            if state.limits["telemetry_s"]:
+                sampling = stack.enter_context(_sampling(state, attempt, server))
             endpoint = _endpoint(state)
             served_name = state.plan["model"].get("served_name") or ""
             try:
@@ -140,6 +146,8 @@ def _attempt(state: Launch, attempt: attempts.Attempt, lock: int, speak: Progres
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         state.stages = log.stages
+        if sampling and sampling.trouble:
+            state.find("telemetry-incomplete", "note", sampling.trouble)
     if failed:
         # The last words of a server that died came with its end. One that lived has since logged how we stopped it.
         if failed.exit_code is not None or reading is None:
@@ -216,6 +224,20 @@ def _start(
         ) from None  # fmt: skip
     state.pid = server.identity.pid if server.identity else None
     return server
+
+
+def _sampling(state: Launch, attempt: attempts.Attempt, server: Server) -> telemetry.Sampling:
+    """Return the sampling of the server's processes and of the GPUs that it uses, on the launch's clock."""
+    order = Order(
+        output=str(attempt.folder / telemetry.SAMPLES),
+        zero_s=state.zero,
+        every_s=float(state.limits["telemetry_s"]),
+        root=server.root,
+        ordinals=list(ordinals_of(state.arm.get("settings") or {})) if state.has_gpus else None,
+        visible=server.env.get("CUDA_VISIBLE_DEVICES"),
+        numbering=server.env.get("CUDA_DEVICE_ORDER"),
+    )
+    return telemetry.Sampling(order, attempt.folder / telemetry.ERRORS)
 
 
 def _endpoint(state: Launch) -> Endpoint:

@@ -85,6 +85,11 @@ class Server:
     ) -> None:
         self.stop(self.stop_grace_s if kind is None else min(self.stop_grace_s, ORPHAN_GRACE_S))
 
+    @property
+    def root(self) -> int:
+        """The pid of the guardian: every process of the server is a descendant of it."""
+        return self._guardian.pid
+
     def processes(self) -> list[int]:
         """Return the pids of the server and of everything that it started, now."""
         return [status.identity.pid for status in descendants(self._guardian.pid)]

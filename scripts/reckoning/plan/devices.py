@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,30 @@ def installed_gpus() -> Gpus:
         finally:
             pynvml.nvmlShutdown()
     return Gpus()
+
+
+def ordinals_of(settings: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return which of the GPUs that it sees a server uses on its first node, by CUDA's numbering.
+
+    Followed from SGLang's own layout (engine.py and data_parallel_controller.py of 0.5.12.post1): ranks of tp lie
+    `gpu_id_step` apart, those of pp one node's tp, and replicas (dp without dp attention) behind one another.
+    """
+
+    def size(name: str, default: int = 1) -> int:
+        value = settings.get(name)
+        return value if isinstance(value, int) and value >= default else default
+
+    tp, pp, nodes, step = size("tp_size"), size("pp_size"), size("nnodes"), size("gpu_id_step")
+    replicas = 1 if settings.get("enable_dp_attention") else size("dp_size")
+    pp_here = max(pp // nodes, 1)
+    tp_here = max(tp // max(nodes // pp, 1), 1)
+    used = {
+        size("base_gpu_id", 0) + replica * tp * pp * step + stage * tp_here + rank * step
+        for replica in range(replicas)
+        for stage in range(pp_here)
+        for rank in range(tp_here)
+    }
+    return tuple(sorted(used))
 
 
 def visible_count(variable: str | None, installed: int | None) -> tuple[int | None, str]:
