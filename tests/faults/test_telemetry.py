@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from reckoning.analyse.energy import energy_j_per_token, read_telemetry
 from reckoning.launch import telemetry
 from tests.unit.launch.fake_nvml import install
 
@@ -66,6 +67,11 @@ def test_samples_and_points_are_on_one_clock(bench, four_gpus):
         # Sampled from the start of the server until it was stopped: before, between and after the points.
         first, last = min(point["start_s"] for point in points), max(point["end_s"] for point in points)
         assert table["at_s"].min() < first and table["at_s"].max() > last
+    energies = [(energy_j_per_token(read_telemetry(bench.launch_folder), point), point) for point in points]
+    told = [(energy, point) for energy, point in energies if energy is not None]  # a short window has too few samples
+    assert told
+    for energy, point in told:
+        assert energy == pytest.approx(2 * 312.5 / point["output_tok_s"])
     assert (gpus["power_w"] == 312.5).all() and (gpus["pcie_rx_mb_s"] == 9876.543).all()
     assert host["server_processes"].max() >= 1 and host["server_memory_mb"].max() > 0
     attempt = bench.launch_folder / "attempts/1"

@@ -17,13 +17,12 @@ from typing import Any
 
 import pandas as pd
 
-from reckoning.environment.diagnosis.gpus import SLOWED
+from reckoning.environment.diagnosis.gpus import POWER_CAP, SLOWED
 
 from . import sampler
 from .sampler import Order
 
 STOP_WAIT_S = 2.0
-POWER_CAP = 0x4  # SwPowerCap of NVML's clock event reasons: the clocks are held down to keep the power limit
 SAMPLES = "telemetry.jsonl"
 ERRORS = "telemetry.log"
 

@@ -48,6 +48,7 @@ class Results:
     outcomes: Mapping[tuple[str, int], Mapping[str, Any]]
     tables: Mapping[str, pd.DataFrame]
     telemetry: Mapping[tuple[str, int], pd.DataFrame]
+    host: Mapping[tuple[str, int], pd.DataFrame]
     gaps: tuple[Gap, ...]
     redactor: Redactor = field(default_factory=Redactor)
 
@@ -74,7 +75,8 @@ def collect(folder: Path) -> Results:
         folder=folder,
         outcomes={key: redactor.value(outcome) for key, outcome in outcomes.items()},
         tables=_tables(folder, redactor, gaps),
-        telemetry=_telemetry(folder, redactor, gaps),
+        telemetry=_samples(folder, "telemetry.parquet", "GPU telemetry of one launch", redactor, gaps),
+        host=_samples(folder, "host.parquet", "what one server took of the host", redactor, gaps),
         gaps=tuple(Gap(gap.file, gap.tells, redactor.text(gap.why)) for gap in gaps),
         redactor=redactor,
         **clean,
@@ -135,11 +137,14 @@ def _tables(folder: Path, redactor: Redactor, gaps: list[Gap]) -> dict[str, pd.D
     return tables
 
 
-def _telemetry(folder: Path, redactor: Redactor, gaps: list[Gap]) -> dict[tuple[str, int], pd.DataFrame]:
+def _samples(
+    folder: Path, name: str, tells: str, redactor: Redactor, gaps: list[Gap]
+) -> dict[tuple[str, int], pd.DataFrame]:
+    """Return the samples of every launch that has some; a table without a row tells nothing."""
     recordings = {}
-    for path in sorted((folder / "launches").glob("*/block*/telemetry.parquet")):
+    for path in sorted((folder / "launches").glob(f"*/block*/{name}")):
         block = path.parent.name.removeprefix("block")
-        table = _frame(path, folder, "GPU telemetry of one launch", redactor, gaps)
+        table = _frame(path, folder, tells, redactor, gaps)
         if table is not None and block.isdigit() and len(table):
             recordings[path.parent.parent.name, int(block)] = table
     return recordings

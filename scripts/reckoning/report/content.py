@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reckoning.report import chapters, groundwork, view
+from reckoning.report import chapters, groundwork, machine_use, view
 from reckoning.report.collect import Results
 from reckoning.report.figures.gallery import figures_of, workloads_of
 from reckoning.report.figures.model import Cast, Figure, FigureData
@@ -108,6 +108,8 @@ def content_of(found: Results, out: Path, config: str | None) -> dict[str, Any]:
         "engine_facts": groundwork.engine_facts(found),
         "environment": groundwork.environment_findings(found),
         "patches": groundwork.patch_rows(found),
+        "no_heat_map": machine_use.why_no_heat_map(found),
+        "launch_notes": machine_use.launch_notes(found),
         "tables": tables_of(found, cast),
         "config_option": _config_option(arms),
         "raw_files": _raw_files(found, out),
@@ -127,6 +129,8 @@ def tables_of(found: Results, cast: Cast) -> dict[str, Any]:
         "speculation": chapters.speculation_table(findings, cast),
         "factors": chapters.factor_table(findings, cast),
         "energy": chapters.energy_table(findings, cast),
+        "gpu_use": machine_use.gpu_table(found, cast),
+        "host_use": machine_use.host_table(found, cast),
         "variance": chapters.variance_table(findings, cast),
         "cross_check": chapters.cross_check_table(findings, cast),
         "exclusions": chapters.exclusion_table(findings, cast),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reckoning.report import machine_use
 from reckoning.report import tables as column
 from reckoning.report.collect import Results
 from reckoning.report.figures.gallery import run_order
@@ -31,6 +32,7 @@ def order_table(found: Results, cast: Cast) -> Table:
                 "start_s": lengths.get("start_s"),
                 "total_s": lengths.get("total_s"),
                 "attempts": len(outcome.get("attempts") or []) or None,
+                "slowed": machine_use.slowed(outcome),
             }
         )
     return table(
@@ -42,13 +44,18 @@ def order_table(found: Results, cast: Cast) -> Table:
             column.whole("block", "block"),
             column.arm("arm", "arm", cast),
             column.code("seed", "seed"),
-            column.text("ended", "ended"),
+            column.Column("ended", _ended, ("ended", "slowed")),
             column.text("started", "started_at"),
             column.seconds("start took", "start_s"),
             column.seconds("whole launch", "total_s"),
             column.whole("attempts", "attempts"),
         ],
     )
+
+
+def _ended(row: Mapping[str, Any]) -> Cell:
+    words = ", ".join(filter(None, (str(row["ended"]), row["slowed"])))
+    return Cell(words, sort=words)
 
 
 SEVERITY = {"fail": 0, "warn": 1, "note": 2, "ok": 3}

@@ -1,5 +1,7 @@
 """What the sampler makes of NVML's answers and of /proc: units, nulls, and whose GPUs and processes are looked at."""
 
+import sys
+
 import pynvml
 import pytest
 
@@ -181,10 +183,10 @@ def test_the_gpus_that_a_server_uses_follow_from_its_arguments(settings, used):
 
 
 def test_where_nvml_cannot_be_had_there_is_a_reason(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pynvml", FakeNvml([{}], {"nvmlInit": "NVMLError_DriverNotLoaded"}))
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml([{}], {"nvmlInit": "NVMLError_DriverNotLoaded"}))
     reader, note = open_gpus(order(), lambda: 0.0)
     assert reader is None and "NVML does not answer" in note
-    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)  # what a missing module looks like
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # what a missing module looks like
     reader, note = open_gpus(order(), lambda: 0.0)
     assert reader is None and "NVML cannot be asked" in note
 

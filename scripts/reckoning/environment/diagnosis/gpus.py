@@ -13,6 +13,7 @@ Facts = Mapping[str, Any]
 # Bits of clocks_event_reasons.active that slow a GPU for a fault of the machine (NVML: HwSlowdown, SwThermalSlowdown,
 # HwThermalSlowdown, HwPowerBrakeSlowdown); idle, application clocks and the power cap are no faults.
 SLOWED = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
+POWER_CAP = 0x4  # SwPowerCap: the clocks are held down to keep the power limit
 FREE_MIB = 1024  # a driver with persistence mode or a display holds some hundred MiB
 SAME_MEMORY = 0.05
 

@@ -1,11 +1,13 @@
 """What the GPUs did meanwhile: utilisation, power as a fraction of the limit, and PCIe traffic, GPU by time.
 
-Reads `launches/{arm}/block{n}/telemetry.parquet`: one row per GPU and sample with `at_s` (since the launch's start),
-`gpu` (index) and any of `utilisation_share`, `power_w` with `power_limit_w`, `pcie_rx_mb_s`, `pcie_tx_mb_s`.
+Reads `launches/{arm}/block{n}/telemetry.parquet` (written by `reckoning.launch.telemetry`): one row per GPU and sample
+with `at_s` (since the launch's start), `gpu` (index) and any of `utilisation_share`, `power_w` with `power_limit_w`,
+`pcie_rx_mb_s`, `pcie_tx_mb_s`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,6 +19,7 @@ from reckoning.report.figures.model import Cast, Figure, FigureData
 from reckoning.report.quantities import percent, significant
 
 BINS = 60
+SPARE = 1.5  # a sample may be late by half its beat before a bin of that length misses it
 PANELS = {
     "utilisation": ("utilisation", "%"),
     "power": ("power, share of limit", "%"),
@@ -53,7 +56,7 @@ def telemetry_figure(arm: str, block: int, table: pd.DataFrame, cast: Cast) -> F
         title=f"What the GPUs did: {label}, block {block}",
         caption=(
             "GPU by time. High utilisation at a low share of the power limit is a stall: the GPUs wait, for "
-            "memory or for each other."
+            f"memory or for each other.{' Blank: nothing was sampled.' if _gaps(grids) else ''}"
         ),
         alt=(
             f"Heat maps of {samples['gpu'].nunique()} GPUs over {significant(samples['at_s'].max())} s. "
@@ -67,13 +70,25 @@ def telemetry_figure(arm: str, block: int, table: pd.DataFrame, cast: Cast) -> F
     )
 
 
+def _gaps(grids: Mapping[str, pd.DataFrame]) -> bool:
+    return any(grid.isna().to_numpy().any() for grid in grids.values())
+
+
 def heat(samples: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the mean of a measure per GPU (rows) and time bin (columns: its start in s)."""
+    """Return the mean of a measure per GPU (rows) and time bin (columns: its start in s).
+
+    All bins are equally long and none is left out: where nothing was sampled there is a gap, and only there. So a bin
+    is never so short that an even beat of samples would miss it.
+    """
     known = samples.dropna(subset=[name])
     end = max(float(samples["at_s"].max()), 1e-9)
-    width = end / BINS
-    start = (np.minimum(known["at_s"] / width, BINS - 1)).astype(int) * width
-    return known.assign(start=start.round(1)).pivot_table(index="gpu", columns="start", values=name, aggfunc="mean")
+    beat = samples.sort_values("at_s").groupby("gpu")["at_s"].diff().median()
+    width = max(end / BINS, 0.0 if pd.isna(beat) else float(SPARE * beat))
+    bins = max(1, math.ceil(end / width - 1e-9))
+    place = np.minimum(known["at_s"] / width, bins - 1).astype(int)
+    grid = known.assign(bin=place).pivot_table(index="gpu", columns="bin", values=name, aggfunc="mean")
+    grid = grid.reindex(index=sorted(samples["gpu"].unique()), columns=range(bins))
+    return grid.set_axis([round(one * width, 3) for one in range(bins)], axis=1).rename_axis(columns="start")
 
 
 def _draw(sheet: Sheet, grids: Mapping[str, pd.DataFrame]) -> str:
