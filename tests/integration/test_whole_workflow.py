@@ -142,9 +142,9 @@ def test_every_file_that_architecture_names_is_there(experiment):
     launch = experiment.results / "launches/one/block1"
     names = ["plan.json", "environment_facts.json", "environment.json", "engine.json", "findings.json", "arms/one.json"]
     names += ["tables/points.parquet", "tables/points.csv"]
-    for path in [experiment.results / name for name in names] + [
-        launch / name for name in ("outcome.json", "points.json", "requests.parquet", "server_info.json", "server.log")
-    ]:
+    of_launch = ["outcome.json", "points.json", "requests.parquet", "server_info.json", "server.log"]
+    of_launch += ["telemetry.parquet", "host.parquet"]
+    for path in [*(experiment.results / name for name in names), *(launch / name for name in of_launch)]:
         assert path.is_file(), path
         if path.suffix == ".json" and path.name != "server_info.json":
             assert isinstance(json.loads(path.read_text())["schema_version"], int), path

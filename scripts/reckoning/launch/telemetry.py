@@ -129,16 +129,17 @@ def read_samples(path: Path, points: Iterable[Mapping[str, Any]]) -> Telemetry:
     `point` is the index of the point (as in points.json) that ran when the sample was taken, null between points. A
     line that a kill cut short is left out.
     """
-    rows: dict[str, list[Any]] = {"gpu": [], "host": [], "note": []}
+    kinds = {"gpu": Mapping, "host": Mapping, "note": str}
+    rows: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for line in _lines(path):
         for kind, what in line.items():
-            if kind in rows:
+            if isinstance(what, kinds.get(kind, ())):
                 rows[kind].append(what)
     points = list(points)
     return Telemetry(
         _table(rows["gpu"], GPU_COLUMNS, points),
         _table(rows["host"], HOST_COLUMNS, points),
-        tuple(str(note) for note in rows["note"]),
+        tuple(rows["note"]),
     )
 
 

@@ -222,7 +222,7 @@ def test_samples_say_which_point_ran(tmp_path):
 def test_a_line_that_a_kill_cut_short_is_left_out(tmp_path):
     found = read(tmp_path, [gpu_row(1.0, power_w=1.5)], '{"gpu": {"at_s": 2.0, "gp')
     assert found.gpus["at_s"].tolist() == [1.0]
-    assert read(tmp_path, [], 'null\n[1]\n{"other": 1}\n').gpus.empty
+    assert read(tmp_path, [], 'null\n[1]\n{"other": 1}\n{"gpu": 3}\n\0\0\n').gpus.empty
 
 
 def test_no_samples_give_empty_tables_with_all_columns(tmp_path):

@@ -608,8 +608,26 @@ def _write_telemetry(folder: Path) -> None:
             "power_limit_w": 600.0,
             "pcie_rx_mb_s": 9000 + 4000 * math.sin(second / 5 + gpu),
             "pcie_tx_mb_s": 8000.0,
+            "sm_clock_mhz": 2400.0,
+            "memory_clock_mhz": 12481.0,
+            "temperature_c": 61.0 + gpu,
+            "memory_used_mb": 91000.0,
+            "throttle_reasons": 4 * (second % 20 == 0),
+            "point": 0 if second >= 100 else None,
         }
         for second in range(0, 300, 2)
         for gpu in range(8)
     ]
-    write_table(folder / "telemetry.parquet", pd.DataFrame(rows))
+    write_table(folder / "telemetry.parquet", pd.DataFrame(rows).astype({"point": "Int64"}))
+    host = [
+        {
+            "at_s": float(second),
+            "point": 0 if second >= 100 else None,
+            "server_cpu_cores": 9.5,
+            "server_memory_mb": 41000.0,
+            "server_processes": 12,
+            "host_cpu_share": 0.11,
+        }
+        for second in range(0, 300, 2)
+    ]
+    write_table(folder / "host.parquet", pd.DataFrame(host).astype({"point": "Int64"}))
