@@ -31,7 +31,8 @@ if __package__:
 else:  # run by file name: this folder is first on the path
     import processes
 
-SCAN_EVERY_S = 5.0
+SCAN_SHARE = 0.01
+SCAN_AT_LEAST_EVERY_S = 5.0
 SHORTEST_S = 0.1
 NICENESS = 10
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -186,7 +187,7 @@ class HostReader:
     def __init__(self, root: int, clock: Callable[[], float]) -> None:
         self.root, self.clock = root, clock
         self._tree: set[processes.Identity] = set()
-        self._scanned_s = -math.inf
+        self._next_scan_s = -math.inf
         self._used_s: dict[processes.Identity, float] = {}
         self._at_s: float | None = None
         self._machine: tuple[float, float] | None = None
@@ -200,9 +201,8 @@ class HostReader:
         them. Null in the first row, where they need one before.
         """
         now = self.clock()
-        if now - self._scanned_s >= SCAN_EVERY_S:  # looking through all of /proc costs more than all the rest
-            self._tree = {status.identity for status in processes.descendants(self.root)}
-            self._scanned_s = now
+        if now >= self._next_scan_s:
+            self._scan(now)
         used_s, pages = {}, 0
         for identity in self._tree:
             usage = _usage(identity)
@@ -220,6 +220,13 @@ class HostReader:
         }
         self._at_s, self._used_s = now, used_s
         return row
+
+    def _scan(self, now: float) -> None:
+        """Look for new processes: seldom where there are so many that it would take more than 1 % of a core."""
+        begun = time.process_time()
+        self._tree = {status.identity for status in processes.descendants(self.root)}
+        took_s = time.process_time() - begun
+        self._next_scan_s = now + min(took_s / SCAN_SHARE, SCAN_AT_LEAST_EVERY_S)
 
     def _machine_share(self) -> float | None:
         words = (processes.PROC / "stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
