@@ -17,7 +17,6 @@ import sys
 from array import array
 from collections.abc import Sequence
 from time import monotonic_ns, time_ns
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +26,12 @@ _TIMESPEC = struct.Struct("qq")
 NOTE_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 STEP_NS = 500_000  # between two notes of the offset: more than any clock is slewed
 NO_TIME = 0
-
-Read = tuple[bytes, list[tuple[int, int, bytes]], int, Any]  # what `recvmsg` returns: bytes, ancillary data, ...
+NO_NOTE = _TIMESPEC.pack(0, NO_TIME)
 
 
 def kernel_tells_times() -> bool:
     """Whether this system's option has the number and form above."""
-    return sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+    return sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64") and sys.maxsize > 1 << 32
 
 
 def ask_for_kernel_times(sock: socket.socket) -> None:
@@ -43,23 +41,10 @@ def ask_for_kernel_times(sock: socket.socket) -> None:
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
 
 
-def kernel_times(reads: Sequence[Read]) -> npt.NDArray[np.int64]:
-    """Return the kernel's time (CLOCK_REALTIME, ns) that came with each read, NO_TIME where none did."""
-    try:
-        joined = b"".join([read[1][0][2] for read in reads])
-    except IndexError:
-        joined = b""
-    if len(joined) != _TIMESPEC.size * len(reads):
-        joined = b"".join(_timespec(read[1]) for read in reads)
-    parts = np.frombuffer(joined, dtype=np.int64).reshape(-1, 2)
+def kernel_times(notes: bytes | bytearray) -> npt.NDArray[np.int64]:
+    """Return the kernel's times (CLOCK_REALTIME, ns) from notes of reads, one `timespec` each; NO_TIME where none."""
+    parts = np.frombuffer(bytes(notes), dtype=np.int64).reshape(-1, 2)
     return parts[:, 0] * 1_000_000_000 + parts[:, 1]
-
-
-def _timespec(notes: Sequence[tuple[int, int, bytes]]) -> bytes:
-    for level, kind, data in notes:
-        if (level, kind, len(data)) == (socket.SOL_SOCKET, SO_TIMESTAMPNS, _TIMESPEC.size):
-            return data
-    return bytes(_TIMESPEC.size)
 
 
 class Offsets:

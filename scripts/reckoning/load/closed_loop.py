@@ -27,7 +27,7 @@ from .stream import Address, Stream
 from .wires import Ear
 
 TICK_S = 0.01
-MOST_HELD = 1 << 17  # reads in memory, some 700 bytes each with their times, before answers go to the spool
+MOST_HELD = 1 << 18  # reads in memory, some 500 bytes each with their times, before answers go to the spool
 SPILL_AT_READS = 64
 MISSED_END_NS = 100_000_000
 ALIVE_EVERY_S = 0.5

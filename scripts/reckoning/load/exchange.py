@@ -8,7 +8,7 @@ from array import array
 from dataclasses import dataclass
 from typing import IO
 
-from .arrival import Read, kernel_times
+from .arrival import kernel_times
 
 ENDINGS = (
     "complete",  # the response's last byte has arrived
@@ -47,6 +47,7 @@ class Exchange:
         "index",
         "kernel_ns",
         "new_connection",
+        "notes",
         "prompt",
         "read_ns",
         "reads",
@@ -68,7 +69,8 @@ class Exchange:
         self.scheduled_ns = scheduled_ns  # planned arrival (open loop), None in a closed loop
         self.sent_ns = 0
         self.end_ns = 0
-        self.reads: list[Read] = []
+        self.reads: list[bytes] = []
+        self.notes = bytearray()  # of these reads: the kernel's time of each, as it came
         self.read_ns = array("q")
         self.kernel_ns = array("q")
         self.sizes = array("q")
@@ -81,14 +83,15 @@ class Exchange:
 
     def unspooled(self) -> bytes:
         """The bytes that are still in memory."""
-        return self.rest + b"".join([read[0] for read in self.reads])
+        return self.rest + b"".join(self.reads)
 
     def take_reads(self) -> bytes:
         """Sort what was read into `sizes`, `kernel_ns` and the bytes in memory, which are returned and forgotten."""
         data, reads = self.unspooled(), self.reads
-        self.sizes.extend([len(read[0]) for read in reads])
-        self.kernel_ns.frombytes(kernel_times(reads).tobytes())
+        self.sizes.extend(list(map(len, reads)))
+        self.kernel_ns.frombytes(kernel_times(self.notes).tobytes())
         self.reads.clear()
+        self.notes.clear()
         self.rest = b""
         return data
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic_ns
 
-from .arrival import Read
 from .exchange import Exchange, Spool
 from .framing import LAST_CHUNK, ChunkedBody, FramingError, Head, parse_head
 from .wires import Ear, Wire, open_plain, open_tls
@@ -60,6 +59,7 @@ class Stream:
         "failures_in_row",
         "framed",
         "keep",
+        "note",
         "number",
         "stamp",
         "turns",
@@ -83,7 +83,8 @@ class Stream:
     def _listen_to(self, exchange: Exchange | None) -> None:
         """Direct what arrives to an exchange, or to nothing."""
         self.exchange = exchange
-        self.keep: Callable[[Read], object] = _nothing if exchange is None else exchange.reads.append
+        self.keep: Callable[[bytes], object] = _nothing if exchange is None else exchange.reads.append
+        self.note: Callable[[bytes], object] = _nothing if exchange is None else exchange.notes.extend
         self.stamp: Callable[[int], object] = _nothing if exchange is None else exchange.read_ns.append
         self.framed = False
         self._fed = 0  # bytes that the framing has seen already
@@ -238,11 +239,11 @@ def _nothing(_: object) -> None:
     """Takes what arrives while no request is in flight."""
 
 
-def _end_alike(reads: Sequence[Read]) -> bool:
+def _end_alike(reads: Sequence[bytes]) -> bool:
     """Whether the last bytes are a last chunk behind another one; they may have come in several reads."""
-    tail = reads[-1][0][-len(LAST_CHUNK) :]
+    tail = reads[-1][-len(LAST_CHUNK) :]
     for read in reversed(reads[:-1]):
         if len(tail) >= len(LAST_CHUNK):
             break
-        tail = read[0][-len(LAST_CHUNK) :] + tail
+        tail = read[-len(LAST_CHUNK) :] + tail
     return tail.endswith(LAST_CHUNK)

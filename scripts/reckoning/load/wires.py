@@ -1,13 +1,13 @@
 """The hot path: how bytes come off the sockets, with the time of each read.
 
 `Ear.hear` is all that happens while tokens arrive: for every socket that is ready, one `recvmsg`, one monotonic time
-stamp, two appends. Framing, JSON and tokens wait until the point is over. The sockets of all streams hang on an epoll
+stamp, three appends. Framing, JSON and tokens wait until the point is over. The sockets of all streams hang on an epoll
 instance of their own, and the event loop watches that one descriptor: one call of the loop then serves every socket
 that is ready, at half the cost of a callback per socket.
 
 Where the kernel notes the time at which it received each packet (see `reckoning.load.arrival`), the time of our read no
-longer matters, and at high rates the sockets are read once a millisecond: waking up for every token would cost more
-than reading it (docs/accuracy.md).
+longer matters, and at high rates the sockets are read every PACE_S: waking up for every token would cost more than
+reading it (docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import socket
 from time import monotonic_ns
 from typing import Protocol
 
-from .arrival import NOTE_BYTES, Read, ask_for_kernel_times
+from .arrival import NO_NOTE, NOTE_BYTES, ask_for_kernel_times
 from .framing import END_OF_CHUNKS
 
 USUAL_END = b"\n\n\r\n"  # of a read that brings whole events
@@ -31,12 +31,13 @@ PACED_ABOVE, EAGER_BELOW = 40, 20  # reads per window: 2000 and 1000 a second
 
 
 class Listener(Protocol):
-    """Whoever reads from a wire: a stream. `stamp` and `keep` take each read's time and what was read."""
+    """Whoever reads from a wire: a stream. Its first three methods take each read's time, bytes, and kernel's note."""
 
     framed: bool  # the head is known and the body is chunked: only a read that may hold its end needs a look
 
     def stamp(self, at_ns: int, /) -> object: ...
-    def keep(self, read: Read, /) -> object: ...
+    def keep(self, data: bytes, /) -> object: ...
+    def note(self, timespec: bytes, /) -> object: ...
     def look_for_end(self) -> None: ...
     def lost(self, wire: Wire, error: Exception | None) -> None: ...
 
@@ -84,13 +85,13 @@ class Ear:
     def _hear_round(self) -> None:
         wires = self._wires
         ready = self._epoll.poll(0, AT_ONCE)
-        read: Read = (b"", [], 0, None)
+        notes: list[tuple[int, int, bytes]] = []
         for number, _ in ready:
             wire = wires.get(number)
             if wire is None:  # closed while this round was under way
                 continue
             try:
-                read = wire.receive(wire.read_bytes, NOTE_BYTES)
+                data, notes, _, _ = wire.receive(wire.read_bytes, NOTE_BYTES)
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -98,11 +99,12 @@ class Ear:
                 continue
             listener = wire.listener
             listener.stamp(monotonic_ns())
-            listener.keep(read)
-            if read[0][-4:] != USUAL_END or not listener.framed:
-                wire.look_at(read[0])
+            listener.keep(data)
+            listener.note(notes[0][2] if notes else NO_NOTE)
+            if data[-4:] != USUAL_END or not listener.framed:
+                wire.look_at(data)
         self.reads += len(ready)
-        self._kernel_times = bool(read[1])
+        self._kernel_times = bool(notes)
 
     @property
     def paced(self) -> bool:
@@ -219,7 +221,8 @@ class TlsWire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         listener = self._listener
         listener.stamp(monotonic_ns())
-        listener.keep((data, [], 0, None))
+        listener.keep(data)
+        listener.note(NO_NOTE)
         look_at(listener, data)
 
     def connection_lost(self, error: Exception | None) -> None:

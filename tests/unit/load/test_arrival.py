@@ -11,17 +11,13 @@ from time import monotonic_ns
 import numpy as np
 import pytest
 
-from reckoning.load.arrival import SO_TIMESTAMPNS, Offsets, arrivals, kernel_tells_times, kernel_times
+from reckoning.load.arrival import NO_NOTE, Offsets, arrivals, kernel_tells_times, kernel_times
 from reckoning.load.exchange import Exchange, Prompt
 from reckoning.load.framing import ChunkedBody
 from reckoning.load.wires import Ear, PlainWire
 
 needs_kernel_times = pytest.mark.skipif(not kernel_tells_times(), reason="this system does not tell receive times")
 REAL_AHEAD_NS = 1_700_000_000_000_000_000
-
-
-def read(second: int, ns: int) -> tuple:
-    return (b"x", [(socket.SOL_SOCKET, SO_TIMESTAMPNS, struct.pack("qq", second, ns))], 0, None)
 
 
 def offsets(*notes: tuple[int, int]) -> Offsets:
@@ -32,10 +28,9 @@ def offsets(*notes: tuple[int, int]) -> Offsets:
 
 
 def test_kernel_times_are_seconds_and_nanoseconds_and_missing_ones_stay_missing() -> None:
-    assert kernel_times([read(3, 5), read(4, 0)]).tolist() == [3_000_000_005, 4_000_000_000]
-    other = (b"x", [(0, 8, b"12345678")], 0, None)
-    assert kernel_times([read(3, 5), (b"x", [], 0, None), other]).tolist() == [3_000_000_005, 0, 0]
-    assert kernel_times([]).tolist() == []
+    notes = struct.pack("qq", 3, 5) + NO_NOTE + struct.pack("qq", 4, 0)
+    assert kernel_times(notes).tolist() == [3_000_000_005, 0, 4_000_000_000]
+    assert kernel_times(b"").tolist() == []
 
 
 def test_arrival_is_the_kernels_time_on_the_monotonic_clock() -> None:
@@ -85,6 +80,7 @@ class Peer:
         self.exchange = Exchange(0, 0, 0, Prompt("p", b"{}", 1))
         self.exchange.sent_ns = monotonic_ns()
         self.keep, self.stamp, self.framed = self.exchange.reads.append, self.exchange.read_ns.append, True
+        self.note = self.exchange.notes.extend
         self.looks = 0
         self.wire = PlainWire(ear, sock, self)
 
@@ -147,7 +143,7 @@ def test_at_high_rates_sockets_are_read_by_the_clock_and_at_low_rates_by_the_eve
                 await asyncio.sleep(pause_s)
             seen.append(ear.paced)
         ear.close()
-        assert b"".join(one[0] for one in peer.exchange.reads) == b"x\n\n\r\n" * 612
+        assert b"".join(peer.exchange.reads) == b"x\n\n\r\n" * 612
         return seen
 
     assert asyncio.run(rates())[1] is False
