@@ -35,7 +35,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TTFT_MS, TOKENS = 100.0, 257
-LONGEST_S = 180.0
+LONGEST_S = 120.0
 USAGE = '{"stream_options": {"include_usage": true}}'
 MARKERS = ("<!-- accuracy table -->", "<!-- end of accuracy table -->")
 

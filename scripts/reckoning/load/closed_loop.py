@@ -29,6 +29,7 @@ from .wires import Ear
 TICK_S = 0.01
 MOST_HELD = 1 << 18  # reads in memory, some 500 bytes each with their times, before answers go to the spool
 SPILL_AT_READS = 64
+SPOOL_FOR_NS = 1_000_000  # of every tick
 MISSED_END_NS = 100_000_000
 ALIVE_EVERY_S = 0.5
 LONGEST_PAUSE_S = 2.0
@@ -95,6 +96,7 @@ class ClosedLoop:
         self._due: deque[int] = deque()  # arrivals that found every stream busy (open loop)
         self._to_spool: deque[Exchange] = deque()
         self._ended = 0
+        self._spill_next = 0
         self._pauses: list[tuple[int, int]] = []  # (time, stream number): streams that wait after a failure
         self._arrivals_over = course.rate_per_s is None
         self._random = random.Random(course.seed)
@@ -193,6 +195,7 @@ class ClosedLoop:
             run.offsets.note()
             self._resume_paused(now_ns)
             self._look_after(turn, now_ns)
+            self._make_room()
             turn += 1
             elapsed_s = (now_ns - run.start_ns) / 1e9
             if elapsed_s - seconds >= ALIVE_EVERY_S:
@@ -242,11 +245,7 @@ class ClosedLoop:
         self._plan_arrival(planned_ns)
 
     def _look_after(self, turn: int, now_ns: int) -> None:
-        """Every tenth of the streams in turn: time-outs, an end that was missed; and keep memory within bounds."""
-        full = self._ear.reads - self._spool.reads > MOST_HELD
-        if full:
-            for _ in range(min(len(self._to_spool), 8 + len(self._to_spool) // 8)):
-                self._spool.move(self._to_spool.popleft())
+        """Every tenth of the streams in turn: time-outs, an end that was missed."""
         idle_ns, total_ns = int(self._course.request_idle_s * 1e9), int(self._course.request_total_s * 1e9)
         for stream in self._streams[turn % 10 :: 10]:
             exchange = stream.exchange
@@ -259,8 +258,20 @@ class ClosedLoop:
                 stream.cancel("idle-timeout", f"nothing arrived for {self._course.request_idle_s:g} s")
             elif now_ns - last_ns > MISSED_END_NS:
                 stream.look_closely()
-            if full and len(exchange.reads) >= SPILL_AT_READS:
-                stream.spill()
+
+    def _make_room(self) -> None:
+        """Move answers to the spool while too much is held: ended ones first, never so long that reading waits."""
+        until_ns = monotonic_ns() + SPOOL_FOR_NS
+        for _ in range(len(self._to_spool) + len(self._streams)):
+            if self._ear.reads - self._spool.reads <= MOST_HELD or monotonic_ns() >= until_ns:
+                return
+            if self._to_spool:
+                self._spool.move(self._to_spool.popleft())
+                continue
+            stream = self._streams[self._spill_next % len(self._streams)]
+            self._spill_next += 1
+            if stream.exchange is not None and len(stream.exchange.reads) >= SPILL_AT_READS:
+                self._spool.move(stream.exchange)
 
     def _check_alive(self) -> None:
         if self._run.dead is not None:

@@ -217,11 +217,6 @@ class Stream:
                 return True
         return self._head is not None and self._body is None and self._head.content_length is None
 
-    def spill(self) -> None:
-        """Move what has arrived out of memory."""
-        if self.exchange is not None:
-            self._spool.move(self.exchange)
-
     def _end(self, ending: str, error: str | None = None) -> None:
         exchange, head = self.exchange, self._head
         assert exchange is not None
