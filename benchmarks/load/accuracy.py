@@ -258,8 +258,9 @@ def make_tokenizer(folder: Path) -> Path:
     fast = Tokenizer(models.BPE())
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
-    words = ["and the sheep went over the fence, one after the other"]
+    words = ["and the sheep went over the fence, and and and one after the other"] * 9
     fast.train_from_iterator(words, trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    assert len(fast.encode(" and" * TOKENS).ids) == TOKENS  # aiperf counts the tokens of the text that it was sent
     folder.mkdir(parents=True, exist_ok=True)
     fast.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
