@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 FLAGS = {
@@ -20,6 +20,7 @@ FLAGS = {
     "garbage-output": "most answers were no language: empty, one token repeated, or the like",
     "arrivals-waited": "planned arrivals found every stream busy: the rate was not the one asked for",
     "client-limited": "the client itself was late or busy, or could not open all streams",
+    "not-warm": "the launch's first point of its level, far slower than the later ones: one-time work fell into it",
 }
 
 DEFAULTS: dict[str, float] = {
@@ -33,6 +34,7 @@ DEFAULTS: dict[str, float] = {
     "max_client_lag_mean_share": 0.02,
     "max_client_lag_p99_share": 0.2,
     "max_client_cpu_share": 0.8,
+    "max_first_point_slowdown": 1.5,
 }
 
 
@@ -77,3 +79,22 @@ def _late(point: Mapping[str, Any], limit: Mapping[str, float], kind: str) -> bo
     """Whether the client's lateness is large beside what it measures: the share is of the mean time to first token."""
     allowed = limit[f"max_client_lag_{kind}_share"] * (point["mean_ttft_ms"] or 0.0)
     return (point[f"client_lag_{kind}_ms"] or 0.0) > max(limit[f"max_client_lag_{kind}_ms"], allowed)
+
+
+def flag_first_points(points: Sequence[dict[str, Any]], limits: Mapping[str, Any]) -> None:
+    """Flag points into which one-time work of the server fell, such as compiling kernels for a batch size.
+
+    Warm-up cannot reach every shape that a server may compile for. So the first point of each workload and concurrency
+    of a launch is compared with the later ones: it is `not-warm` when each of them is faster by more than
+    `max_first_point_slowdown`. Only the first is judged, by its place in the order of measuring: a later point that is
+    slow is the arm's own variation and counts.
+    """
+    slowdown = limits.get("max_first_point_slowdown", DEFAULTS["max_first_point_slowdown"])
+    levels: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for point in points:
+        if point["output_tok_s"]:
+            levels.setdefault((point["workload"], point["concurrency"]), []).append(point)
+    for level in levels.values():
+        first, *later = sorted(level, key=lambda point: point["position"])
+        if later and min(point["output_tok_s"] for point in later) > slowdown * first["output_tok_s"]:
+            first["flags"].append("not-warm")

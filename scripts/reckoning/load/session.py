@@ -21,7 +21,7 @@ from .closed_loop import ClosedLoop, Course, PointRun, settle_arrivals
 from .descriptors import TooFewDescriptors, allow_streams
 from .events import decode
 from .exchange import Exchange, Prompt, Spool
-from .flags import flags_of
+from .flags import flag_first_points, flags_of
 from .prompts import PATHS, Text, WorkloadError, endpoint_of, prompt_sequence, read_texts
 from .records import blank_point, point_record, request_row, requests_table
 from .server import Server, ServerError, acceptance_length, identity, max_running_requests
@@ -95,8 +95,8 @@ def measure_points(
         for position, point in enumerate(points):
             session.measure(point, position, len(points))
     except KeyboardInterrupt as interrupt:
-        raise Interrupted(Measured(session.points, requests_table(session.rows))) from interrupt
-    return Measured(session.points, requests_table(session.rows))
+        raise Interrupted(session.measured()) from interrupt
+    return session.measured()
 
 
 @dataclass
@@ -120,6 +120,11 @@ class _Session:
         self._warm: set[tuple[str, int]] = set()
         self._dead: str | None = None
         self._reports_cache = False
+
+    def measured(self) -> Measured:
+        """What there is by now."""
+        flag_first_points(self.points, self.limits)
+        return Measured(self.points, requests_table(self.rows))
 
     def seconds(self, at_ns: int) -> float:
         return (at_ns - self.zero_ns) / 1e9

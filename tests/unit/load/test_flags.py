@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reckoning.load.flags import FLAGS, flags_of
+from reckoning.load.flags import FLAGS, flag_first_points, flags_of
 from reckoning.load.records import blank_point
 
 GOOD = blank_point({"index": 0, "workload": "w", "concurrency": 10, "repeat": 1}) | {
@@ -96,3 +96,38 @@ def test_what_has_no_meaning_with_planned_arrivals_is_not_flagged() -> None:
 def test_fresh_prompts_need_no_flush_and_kept_caches_are_no_fault() -> None:
     assert flagged({"fresh_prompts": True, "flush": False}, flush=None) == []
     assert flagged({"flush": False}, flush=None, cached_token_share=0.9, distinct_prompts=200) == []
+
+
+def level(*tok_s: float | None, concurrency: int = 32) -> list[dict]:
+    """Points of one level in the order in which they were measured."""
+    return [
+        {"workload": "w", "concurrency": concurrency, "position": at, "output_tok_s": value, "flags": []}
+        for at, value in enumerate(tok_s)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tok_s", "flagged"),
+    [
+        ((1991.4, 14917.6), [0]),  # seen on two H200: kernels were compiled in the first
+        ((14237.8, 15079.9), []),
+        ((14917.6, 1991.4), []),  # a later slow point is the arm's own variation
+        ((100.0, 151.0, 152.0), [0]),
+        ((100.0, 150.0), []),  # at the limit, not beyond it
+        ((100.0, 151.0, 149.0), []),
+        ((None, 100.0, 151.0), [1]),  # the first that has a number
+        ((100.0,), []),
+    ],
+)
+def test_only_a_first_point_far_slower_than_all_later_ones_is_not_warm(tok_s: tuple, flagged: list[int]) -> None:
+    points = level(*tok_s)
+    other = level(10.0, 10.0, concurrency=1)
+    flag_first_points([*reversed(points), *other], {})
+    assert [at for at, point in enumerate(points) if point["flags"]] == flagged
+    assert all(point["flags"] in ([], ["not-warm"]) for point in [*points, *other])
+
+
+def test_the_slowdown_can_be_set() -> None:
+    points = level(100.0, 151.0)
+    flag_first_points(points, {"max_first_point_slowdown": 2.0})
+    assert points[0]["flags"] == []
