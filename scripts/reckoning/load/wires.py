@@ -103,8 +103,9 @@ class Ear:
             listener.note(notes[0][2] if notes else NO_NOTE)
             if data[-4:] != USUAL_END or not listener.framed:
                 wire.look_at(data)
-        self.reads += len(ready)
-        self._kernel_times = bool(notes)
+        if ready:
+            self.reads += len(ready)
+            self._kernel_times = bool(notes)
 
     @property
     def paced(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import struct
 import time
@@ -162,6 +163,28 @@ def test_the_pace_follows_the_rate_of_reads() -> None:
         return seen
 
     assert asyncio.run(paces()) == [False, False, True, True, False, True, False]
+
+
+@needs_kernel_times
+def test_rounds_without_a_read_do_not_end_the_pace() -> None:
+    """Bursts every 10 ms of 40 reads: most of the millisecond rounds find nothing."""
+
+    async def bursts() -> list[bool]:
+        ear = Ear()
+        peers = [Peer(ear) for _ in range(40)]
+        seen = []
+        for _ in range(30):
+            for peer in peers:
+                peer.far.send(b"x\n\n\r\n")
+            await asyncio.sleep(0.01)
+            seen.append(ear.paced)
+        ear.close()
+        return seen
+
+    seen = asyncio.run(bursts())
+    assert seen[-1]
+    assert seen.index(True) < 10
+    assert sum(before != after for before, after in itertools.pairwise(seen)) <= 1
 
 
 def test_the_usual_end_of_a_read_is_no_end_of_a_body() -> None:
