@@ -138,7 +138,7 @@ def test_at_high_rates_sockets_are_read_by_the_clock_and_at_low_rates_by_the_eve
         ear = Ear()
         peer = Peer(ear)
         seen = []
-        for pause_s, count in ((0.0002, 600), (0.02, 12)):
+        for pause_s, count in ((0.0001, 600), (0.02, 12)):
             for _ in range(count):
                 peer.far.send(b"x\n\n\r\n")
                 await asyncio.sleep(pause_s)
@@ -154,7 +154,7 @@ def test_the_pace_follows_the_rate_of_reads() -> None:
     async def paces() -> list[bool]:
         ear = Ear()
         seen = [ear.paced]
-        for reads, told in ((100, False), (100, True), (25, True), (5, True), (100, True), (100, False)):
+        for reads, told in ((500, False), (500, True), (120, True), (50, True), (500, True), (500, False)):
             ear.reads += reads
             ear._kernel_times, ear._window_ns = told, 0
             ear._choose_pace()
@@ -167,11 +167,11 @@ def test_the_pace_follows_the_rate_of_reads() -> None:
 
 @needs_kernel_times
 def test_rounds_without_a_read_do_not_end_the_pace() -> None:
-    """Bursts every 10 ms of 40 reads: most of the millisecond rounds find nothing."""
+    """Bursts every 10 ms of 160 reads: most of the millisecond rounds find nothing."""
 
     async def bursts() -> list[bool]:
         ear = Ear()
-        peers = [Peer(ear) for _ in range(40)]
+        peers = [Peer(ear) for _ in range(160)]
         seen = []
         for _ in range(30):
             for peer in peers:

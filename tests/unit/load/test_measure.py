@@ -264,7 +264,7 @@ def test_bytes_that_only_look_like_an_end_are_no_silent_success(chat_workload: d
 
 
 def test_a_fault_of_ours_ends_the_point_and_does_not_hang(chat_workload: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: object) -> None:
+    def broken(self: object) -> int:
         raise ZeroDivisionError("ours")
 
     monkeypatch.setattr("reckoning.load.wires.Ear._hear_round", broken)
