@@ -3,7 +3,7 @@
 import itertools
 from pathlib import Path
 
-import orjson
+import msgspec
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 from tokenizers import decoders as token_decoders
@@ -59,13 +59,13 @@ def test_endpoints(tokenizer: LocalTokenizer) -> None:
 
 def test_bodies_of_every_endpoint() -> None:
     workload = {"output_tokens": 9, "ignore_eos": True, "temperature": 0.5, "top_p": 0.9}
-    ids = orjson.loads(request_body(Text("a", [1, 2]), workload, "generate", "m", None).body)
+    ids = msgspec.json.decode(request_body(Text("a", [1, 2]), workload, "generate", "m", None).body)
     assert ids == {
         "input_ids": [1, 2],
         "sampling_params": {"max_new_tokens": 9, "temperature": 0.5, "ignore_eos": True, "top_p": 0.9},
         "stream": True,
     }
-    text = orjson.loads(request_body(Text("a", "hi"), workload, "completions", "m", None).body)
+    text = msgspec.json.decode(request_body(Text("a", "hi"), workload, "completions", "m", None).body)
     assert (text["prompt"], text["max_tokens"], text["model"]) == ("hi", 9, "m")
     with pytest.raises(WorkloadError, match="takes text, not token ids"):
         request_body(Text("a", [1, 2]), workload, "chat", "m", None)
@@ -84,7 +84,7 @@ def test_fresh_token_ids_differ_from_request_to_request() -> None:
     sequence = prompt_sequence(
         [Text("a", list(range(50)))], {"output_tokens": 1}, "generate", "m", seed=1, fresh_label="x"
     )
-    seen = [tuple(orjson.loads(prompt.body)["input_ids"]) for prompt in itertools.islice(sequence, 20)]
+    seen = [tuple(msgspec.json.decode(prompt.body)["input_ids"]) for prompt in itertools.islice(sequence, 20)]
     assert len(set(seen)) == 20
     assert len({ids[:4] for ids in seen}) == 20
     assert all(sorted(ids) == list(range(50)) for ids in seen)
