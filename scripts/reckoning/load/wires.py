@@ -119,21 +119,16 @@ class Ear:
 
     def _choose_pace(self) -> None:
         """Eager (the loop wakes us for each arrival) or paced (it wakes us each millisecond), by the rate of reads."""
-        now_ns = monotonic_ns()
+        paced, now_ns = self.paced, monotonic_ns()
         if now_ns - self._window_ns >= RATE_WINDOW_NS:
-            busy = self.reads - self._reads_before >= (PACED_ABOVE if self._pace is None else EAGER_BELOW)
+            enough = EAGER_BELOW if self.paced else PACED_ABOVE
+            paced = self._kernel_times and self.reads - self._reads_before >= enough
             self._window_ns, self._reads_before = now_ns, self.reads
-            if busy and self._kernel_times and self._pace is None:
-                self._loop.remove_reader(self._epoll.fileno())
-            elif self._pace is not None and not (busy and self._kernel_times):
-                self._pace = None
-                self._loop.add_reader(self._epoll.fileno(), self.hear)
-                return
-            elif self._pace is None:
-                return
-        elif self._pace is None:
-            return
-        self._pace = self._loop.call_later(PACE_S, self.hear)
+        if paced and not self.paced:
+            self._loop.remove_reader(self._epoll.fileno())
+        elif self.paced and not paced:
+            self._loop.add_reader(self._epoll.fileno(), self.hear)
+        self._pace = self._loop.call_later(PACE_S, self.hear) if paced else None
 
     def close(self) -> None:
         if self._pace is not None:
