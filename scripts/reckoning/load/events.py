@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .framing import ChunkedBody, FramingError, Head, parse_head
+
+HEX_DIGITS = string.hexdigits.encode()
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,13 @@ def decode(raw: bytes, stamps: Sequence[int], sizes: Sequence[int]) -> Response:
         return Response(None, [], raw, str(error))
     if head is None:
         return Response(None, [], b"", "the response head is not complete")
-    if head.chunked and "text/event-stream" in head.headers.get("content-type", ""):
+    declared = "text/event-stream" in head.headers.get("content-type", "")
+    if head.chunked and declared:
         events = _uniform_events(raw, head.size, stamps, sizes)
         if events is not None:
             return Response(head, events, b"")
     spans, fault = _body_spans(raw, head)
-    if "text/event-stream" not in head.headers.get("content-type", "") and not _looks_like_events(raw, spans):
+    if not declared and not _looks_like_events(raw, spans):
         return Response(head, [], b"".join(raw[start:end] for start, end in spans), fault)
     return Response(head, _events(raw, spans, list(itertools.accumulate(sizes)), stamps), b"", fault)
 
@@ -59,11 +63,10 @@ def _uniform_events(
     counts, chunks = parts[0:-3:2], parts[1:-3:2]
     if parts[-3:] != [b"0", b"", b""] or len(counts) != len(chunks) or not chunks:
         return None
+    if not all(counts) or b"".join(counts).translate(None, HEX_DIGITS):
+        return None
     lengths = list(map(len, chunks))
-    try:
-        if list(map(int, counts, itertools.repeat(16))) != lengths:
-            return None
-    except ValueError:
+    if list(map(int, counts, itertools.repeat(16))) != lengths:
         return None
     lines = [chunk[6:-2].strip() for chunk in chunks]
     if {chunk[:6] for chunk in chunks} != {b"data: "} or {chunk[-2:] for chunk in chunks} != {b"\n\n"}:

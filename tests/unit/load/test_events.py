@@ -63,6 +63,7 @@ def test_the_short_way_through_uniform_events_gives_what_the_long_way_gives(
         (chunk(b"data: 1\n\n"), "the chunked body has no end"),
         (chunk(b"data: 1\n\n") + END + b"more", "bytes after the end of the response"),
         (b"9\r\ndata: 12\n\n\r\n" + END, "a chunk is not followed by a line end but by b'\\n\\r'"),
+        (b"+9\r\ndata: 1\n\n\r\n" + END, "not a chunk size: b'+9'"),
         (b"xyz\r\ndata: 1\n\n\r\n" + END, "not a chunk size: b'xyz'"),
     ],
 )
