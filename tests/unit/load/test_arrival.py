@@ -41,6 +41,18 @@ def test_arrival_is_the_kernels_time_on_the_monotonic_clock() -> None:
     assert told.tolist() == [True, True]
 
 
+def test_each_read_is_brought_over_by_the_offset_noted_before_it() -> None:
+    clock = offsets((0, REAL_AHEAD_NS), (10_000_000, REAL_AHEAD_NS + 200), (20_000_000, REAL_AHEAD_NS + 400))
+    times, told = arrivals([15_000_000], [REAL_AHEAD_NS + 200 + 14_000_000], 0, clock)
+    assert (times.tolist(), told.tolist()) == ([14_000_000], [True])
+
+
+def test_a_first_read_cannot_have_come_before_its_request() -> None:
+    clock = offsets((0, REAL_AHEAD_NS), (10_000_000, REAL_AHEAD_NS))
+    times, told = arrivals([5_000_000], [REAL_AHEAD_NS + 900_000], 1_000_000, clock)
+    assert (times.tolist(), told.tolist()) == ([5_000_000], [False])
+
+
 @pytest.mark.parametrize(
     ("why", "kernel_ns"),
     [

@@ -24,6 +24,11 @@ def test_event_time_is_that_of_the_read_which_completes_its_data_line() -> None:
     assert decoded(pieces) == [(200, b"one"), (400, b'{"a": 1}'), (600, b"x"), (600, b"y")]
 
 
+def test_a_line_feed_that_comes_in_the_next_read_gives_its_time() -> None:
+    whole = chunk(b"data: one\n\n")
+    assert decoded([HEAD + whole[:-4], whole[-4:] + END]) == [(200, b"one")]
+
+
 @given(st.lists(st.integers(0, 400), max_size=20))
 def test_no_split_of_the_bytes_loses_or_changes_an_event(cuts: list[int]) -> None:
     raw = HEAD + b"".join(chunk(f"data: event {n}\r\n\r\n".encode()) for n in range(9)) + chunk(b": ping\n\n") + END

@@ -50,3 +50,10 @@ def test_terminator_like_bytes_inside_a_chunk_do_not_end_the_body() -> None:
 def test_broken_chunking_is_an_error(data: bytes) -> None:
     with pytest.raises(FramingError):
         ChunkedBody().feed(data)
+
+
+def test_what_follows_a_chunk_is_checked_when_it_comes_later_too() -> None:
+    body = ChunkedBody()
+    assert body.feed(b"3\r\nabc") is False
+    with pytest.raises(FramingError, match="not followed by a line end"):
+        body.feed(b"XY")

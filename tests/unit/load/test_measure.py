@@ -493,6 +493,12 @@ def test_poisson_arrivals_are_the_same_for_every_arm(chat_workload: dict) -> Non
     assert gaps[0] == pytest.approx(gaps[1], abs=2e-9)
 
 
+def test_a_launchs_first_point_with_one_time_work_in_it_is_flagged(chat_workload: dict) -> None:
+    with ScriptedServer(lambda n, body: chat(8, first_s=0.5 if n < 2 else 0.01)) as server:
+        measured = measure(server, chat_workload, *(point(index, requests=2) for index in range(2)))
+    assert ["not-warm" in entry["flags"] for entry in measured.points] == [True, False]
+
+
 # --- raw capture ---------------------------------------------------------------------------------------------------
 
 
