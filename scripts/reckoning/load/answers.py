@@ -6,14 +6,20 @@ that was asked for is never used as the number that came.
 
 from __future__ import annotations
 
+import ctypes
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from .events import Response
+from .events import Response, UniformEvents
+from .hot_path import gathered, library
+
+UNTOLD = -1
+WORTH_A_CALL = 8  # events: the last few of a response are seldom usual
 
 OUTCOMES = (
     "ok",
@@ -94,8 +100,9 @@ class _Reading:
     """State while the events of one response are read."""
 
     answer: Answer
-    texts: list[str] = field(default_factory=list)  # of the chunks that brought text, in every channel
-    chunk_counts: list[int | None] = field(default_factory=list)  # running token count stated with each chunk
+    texts: list[str] = field(default_factory=list)  # of every channel, in order
+    with_text: int = 0  # chunks that brought text
+    chunk_counts: array[int] = field(default_factory=lambda: array("q"))  # running token count of each, or UNTOLD
     total: int | None = None
     usage: _Usage = field(default_factory=_Usage)  # the last one
     cumulative_text: str = ""
@@ -140,31 +147,77 @@ def _outcome(
 
 def _read(answer: Answer, events: Sequence[tuple[int, bytes]]) -> _Reading:
     reading = _Reading(answer)
-    for at_ns, data in events:
-        try:
-            event = _decode_event(data)
-            if event.error:
-                reading.error = reading.error or _error_text(event.error)
-            elif event.meta_info is None:
-                _read_openai(reading, at_ns, event)
-            else:
-                _read_generate(reading, at_ns, event)
-        except msgspec.DecodeError as fault:
-            if data.strip() == b"[DONE]":
-                reading.finished = True
-            elif data.strip():
-                what = "has an unknown form" if isinstance(fault, msgspec.ValidationError) else "is not JSON"
-                reading.error = reading.error or f"an event {what} ({fault}): {_excerpt(data)}"
-        except (AttributeError, TypeError, ValueError):
-            reading.error = reading.error or f"an event has an unknown form: {_excerpt(data)}"
+    if isinstance(events, UniformEvents):
+        at = _read_usual(reading, events, 0)
+        while at < len(events):
+            _read_event(reading, *events[at])
+            at += 1
+            if len(events) - at >= WORTH_A_CALL:
+                at = _read_usual(reading, events, at)
+    else:
+        for at_ns, data in events:
+            _read_event(reading, at_ns, data)
     return reading
+
+
+class _Run(ctypes.Structure):
+    """The same as `run` in hot_path.c."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64) for name in ("total", "first_content_ns", "last_usage", "with_text", "chunks")
+    )
+
+
+def _read_usual(reading: _Reading, events: UniformEvents, begin: int) -> int:
+    """Do in compiled code what `_read_event` does, for usual events from number `begin` on; return the next number."""
+    compiled = library()
+    if compiled is None or begin == len(events):
+        return begin
+    answer = reading.answer
+    known = [-1 if value is None else value for value in (reading.total, answer.first_content_ns)]
+    run = _Run(*known, -1, 0, 0)
+    found = np.empty((4, len(events) - begin), dtype=np.int64)
+    places = [column.ctypes.data for column in (events.begins, events.ends, events.times)]
+    targets = [found.ctypes.data + n * found.strides[0] for n in range(4)]
+    end = compiled.read_usual(events.raw, *places, begin, len(events), ctypes.byref(run), *targets)
+    if run.total >= 0:
+        reading.total = run.total
+    if run.first_content_ns >= 0:
+        answer.first_content_ns = run.first_content_ns
+    if run.last_usage >= 0:
+        reading.usage = _decode_event(events[run.last_usage][1]).usage or _Usage()
+    reading.with_text += run.with_text
+    text = gathered(found[2, : run.with_text], found[3, : run.with_text])
+    reading.texts.append(msgspec.json.decode(b'"%b"' % text))
+    answer.chunk_ns.frombytes(found[0, : run.chunks].tobytes())
+    reading.chunk_counts.frombytes(found[1, : run.chunks].tobytes())
+    return end
+
+
+def _read_event(reading: _Reading, at_ns: int, data: bytes) -> None:
+    try:
+        event = _decode_event(data)
+        if event.error:
+            reading.error = reading.error or _error_text(event.error)
+        elif event.meta_info is None:
+            _read_openai(reading, at_ns, event)
+        else:
+            _read_generate(reading, at_ns, event)
+    except msgspec.DecodeError as fault:
+        if data.strip() == b"[DONE]":
+            reading.finished = True
+        elif data.strip():
+            what = "has an unknown form" if isinstance(fault, msgspec.ValidationError) else "is not JSON"
+            reading.error = reading.error or f"an event {what} ({fault}): {_excerpt(data)}"
+    except (AttributeError, TypeError, ValueError):
+        reading.error = reading.error or f"an event has an unknown form: {_excerpt(data)}"
 
 
 def _read_openai(reading: _Reading, at_ns: int, event: _Event) -> None:
     """An event of /v1/chat/completions or /v1/completions."""
-    answer = reading.answer
+    choices, usage = event.choices, event.usage
     text = content = ""
-    for choice in event.choices or ():
+    for choice in choices or ():
         delta = choice.delta
         if delta is not None:
             content += delta.content or ""
@@ -174,14 +227,14 @@ def _read_openai(reading: _Reading, at_ns: int, event: _Event) -> None:
         elif choice.text:
             content += choice.text
         if choice.finish_reason:
-            answer.finish_reason, reading.finished = str(choice.finish_reason), True
+            reading.answer.finish_reason, reading.finished = str(choice.finish_reason), True
     count = None
-    if event.usage is not None:
-        count = _whole(event.usage.completion_tokens, None)
-        reading.usage = event.usage
-    if content and answer.first_content_ns is None:
-        answer.first_content_ns = at_ns
-    _note_chunk(reading, at_ns, text + content, count, bool(event.choices))
+    if usage is not None:
+        count = _whole(usage.completion_tokens, None)
+        reading.usage = usage
+    if content and reading.answer.first_content_ns is None:
+        reading.answer.first_content_ns = at_ns
+    _note_chunk(reading, at_ns, text + content, count, bool(choices))
 
 
 def _text_of_calls(calls: Sequence[dict[str, Any]]) -> str:
@@ -233,9 +286,10 @@ def _note_chunk(reading: _Reading, at_ns: int, text: str, count: int | None, has
         reading.total = count
     if text:
         reading.texts.append(text)
+        reading.with_text += 1
     if text or (has_choice and count is not None and count > before):
         reading.answer.chunk_ns.append(at_ns)
-        reading.chunk_counts.append(count)
+        reading.chunk_counts.append(UNTOLD if count is None else count)
 
 
 def _settle_tokens(answer: Answer, reading: _Reading) -> None:
@@ -247,17 +301,18 @@ def _settle_tokens(answer: Answer, reading: _Reading) -> None:
     """
     answer.text = "".join(reading.texts)
     if reading.total is None:
-        if reading.texts:
-            answer.output_tokens, answer.output_tokens_source = len(reading.texts), "counted"
+        if reading.with_text:
+            answer.output_tokens, answer.output_tokens_source = reading.with_text, "counted"
         return
     answer.output_tokens, answer.output_tokens_source = reading.total, "usage"
-    counts = reading.chunk_counts
-    if counts and all(count is not None for count in counts):
-        steps = [after - before for before, after in zip([0, *counts], counts, strict=False)]  # type: ignore[operator]
-        if all(step >= 0 for step in steps):
-            steps[-1] += reading.total - sum(steps)
-            answer.chunk_tokens = steps
-    elif reading.total == len(reading.texts) == len(counts):
+    counts = np.asarray(reading.chunk_counts)
+    if len(counts) and (counts != UNTOLD).all():
+        steps = counts.copy()
+        steps[1:] -= counts[:-1]
+        if (steps >= 0).all():
+            steps[-1] += reading.total - counts[-1]
+            answer.chunk_tokens = steps.tolist()
+    elif reading.total == reading.with_text == len(counts):
         answer.chunk_tokens = [1] * reading.total
 
 

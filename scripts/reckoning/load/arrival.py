@@ -26,7 +26,6 @@ _TIMESPEC = struct.Struct("qq")
 NOTE_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 STEP_NS = 500_000  # between two notes of the offset: more than any clock is slewed
 NO_TIME = 0
-NO_NOTE = _TIMESPEC.pack(0, NO_TIME)
 
 
 def kernel_tells_times() -> bool:
@@ -41,10 +40,12 @@ def ask_for_kernel_times(sock: socket.socket) -> None:
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
 
 
-def kernel_times(notes: bytes | bytearray) -> npt.NDArray[np.int64]:
-    """Return the kernel's times (CLOCK_REALTIME, ns) from notes of reads, one `timespec` each; NO_TIME where none."""
-    parts = np.frombuffer(bytes(notes), dtype=np.int64).reshape(-1, 2)
-    return parts[:, 0] * 1_000_000_000 + parts[:, 1]
+def kernel_time(notes: Sequence[tuple[int, int, bytes]]) -> int:
+    """Return the kernel's time (CLOCK_REALTIME, ns) from what came with a read, NO_TIME where it says none."""
+    if not notes:
+        return NO_TIME
+    seconds, nanoseconds = _TIMESPEC.unpack(notes[0][2])
+    return seconds * 1_000_000_000 + nanoseconds
 
 
 class Offsets:
@@ -89,16 +90,27 @@ class Offsets:
 
 
 def arrivals(
-    read_ns: Sequence[int], kernel_ns: Sequence[int], sent_ns: int, offsets: Offsets
+    read_ns: npt.NDArray[np.int64],
+    kernel_ns: npt.NDArray[np.int64],
+    sent_ns: npt.NDArray[np.int64],
+    first: npt.NDArray[np.bool_],
+    offsets: Offsets,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return when each read of one response had arrived (monotonic ns), and for which reads the kernel told it.
+    """Return when each read had arrived (monotonic ns), and for which reads the kernel told it.
 
-    `read_ns` are the times after our reads, `kernel_ns` the kernel's (NO_TIME where unknown), `sent_ns` the request's.
-    The times never fall from one read to the next.
+    All arrays are as long as there are reads, those of one response in order and together; `first` marks the first of
+    each. `read_ns` are the times after our reads, `kernel_ns` the kernel's (NO_TIME where unknown), `sent_ns` those of
+    the requests. The times never fall from one read of a response to the next.
     """
-    read = np.asarray(read_ns, dtype=np.int64)
-    times, told = offsets.monotonic(np.asarray(kernel_ns, dtype=np.int64), read)
-    told &= (times <= read) & (times >= sent_ns)
-    times = np.where(told, times, read)
-    ordered = np.maximum.accumulate(times)
-    return ordered, told & (ordered == times)
+    times, told = offsets.monotonic(kernel_ns, read_ns)
+    told &= (times <= read_ns) & (times >= sent_ns)
+    times = np.where(told, times, read_ns)
+    falls = np.flatnonzero((times[1:] < times[:-1]) & ~first[1:]) + 1
+    starts = np.flatnonzero(first)
+    for start in np.unique(starts[np.searchsorted(starts, falls, side="right") - 1]).tolist():
+        later = starts[np.searchsorted(starts, start, side="right") :]
+        response = slice(start, int(later[0]) if len(later) else len(times))
+        ordered = np.maximum.accumulate(times[response])
+        told[response] &= ordered == times[response]
+        times[response] = ordered
+    return times, told

@@ -18,7 +18,8 @@ import zstandard
 
 from reckoning.files import replacing
 
-from .exchange import Exchange, Spool
+from .exchange import Exchange
+from .tape import Tape
 
 HEADER_KEYS = (
     "point",
@@ -52,12 +53,12 @@ class Captured:
         return array("q", self.header["sizes"])
 
 
-def write_capture(path: Path, point: int, exchanges: Sequence[Exchange], spool: Spool) -> None:
+def write_capture(path: Path, point: int, exchanges: Sequence[Exchange], tape: Tape) -> None:
     """Write all responses of a point to `path`, whole or not at all."""
     compressor = zstandard.ZstdCompressor(level=3)
     with replacing(path) as temporary, temporary.open("wb") as file, compressor.stream_writer(file) as stream:
         for exchange in exchanges:
-            raw = spool.read(exchange)
+            raw = tape.read(exchange.positions, exchange.sizes)
             values = (
                 point,
                 exchange.index,
@@ -68,8 +69,8 @@ def write_capture(path: Path, point: int, exchanges: Sequence[Exchange], spool: 
                 exchange.end_ns,
                 exchange.ending,
                 exchange.error,
-                list(exchange.stamps),
-                list(exchange.sizes),
+                exchange.stamps.tolist(),
+                exchange.sizes.tolist(),
                 len(raw),
             )
             stream.write(json.dumps(dict(zip(HEADER_KEYS, values, strict=True))).encode() + b"\n")

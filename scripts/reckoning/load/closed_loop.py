@@ -12,7 +12,6 @@ import gc
 import heapq
 import random
 import resource
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from .arrival import Offsets, arrivals
-from .exchange import Exchange, Prompt, Spool
+from .ear import open_ear
+from .exchange import Exchange, Prompt
 from .stream import Address, Stream
-from .wires import Ear
+from .tape import Tape
 
-TICK_S = 0.01
-MOST_HELD = 1 << 18  # reads in memory, some 500 bytes each with their times, before answers go to the spool
-SPILL_AT_READS = 64
-SPOOL_FOR_NS = 1_000_000  # of every tick
+TICK_S = 0.05  # of what happens beside: each costs as much as reading some tokens
+LOOKED_AFTER_EVERY = 4  # ticks
+MAKE_ROOM_FOR_NS = 2_000_000  # of every tick
 MISSED_END_NS = 100_000_000
 ALIVE_EVERY_S = 0.5
 LONGEST_PAUSE_S = 2.0
@@ -60,11 +59,12 @@ class PointRun:
     stop_ns: int | None = None  # first moment at which a stream found nothing more to do
     dead: str | None = None  # the reason of `alive`
     unopened: int = 0  # streams without a connection at the start
-    lags_ns: list[int] = field(default_factory=list)  # lateness of a 10 ms timer: how far behind the loop was
+    lags_ns: list[int] = field(default_factory=list)  # lateness of a timer: how far behind the loop was
     arrivals_waited: int = 0  # open loop: arrivals that found every stream busy
     arrivals_unsent: int = 0  # open loop: arrivals that were still waiting when the point had to stop
     cpu_s: float = 0.0
     offsets: Offsets = field(default_factory=Offsets)
+    compiled: bool = False  # the hot path
     reads: int = 0
     reads_told: int = 0  # of which the kernel told when they had arrived
     read_delay_p99_ns: float | None = None  # from that arrival to our read
@@ -78,14 +78,14 @@ class ClosedLoop:
         address: Address,
         course: Course,
         prompts: Iterator[Prompt],
-        spool: Spool,
+        tape: Tape,
         *,
         alive: Callable[[], str | None],
         progress: Callable[[int, float], None] = lambda done, elapsed_s: None,
     ) -> None:
         self._course = course
         self._prompts = prompts
-        self._spool = spool
+        self._tape = tape
         self._alive = alive
         self._progress = progress
         self._run = PointRun()
@@ -94,9 +94,7 @@ class ClosedLoop:
         self._streams: list[Stream] = []
         self._idle: list[Stream] = []
         self._due: deque[int] = deque()  # arrivals that found every stream busy (open loop)
-        self._to_spool: deque[Exchange] = deque()
         self._ended = 0
-        self._spill_next = 0
         self._pauses: list[tuple[int, int]] = []  # (time, stream number): streams that wait after a failure
         self._arrivals_over = course.rate_per_s is None
         self._random = random.Random(course.seed)
@@ -105,9 +103,10 @@ class ClosedLoop:
     async def run(self) -> PointRun:
         """Run the point to its end. Never raises for what the server does."""
         run = self._run
-        ear = self._ear = Ear()
+        ear = open_ear(self._tape)
+        run.compiled = ear.compiled
         self._streams = [
-            Stream(number, self._address, ear, self._spool, self._on_end) for number in range(self._course.concurrency)
+            Stream(number, self._address, ear, self._tape, self._on_end) for number in range(self._course.concurrency)
         ]
         with _quiet_collector():
             failures = await asyncio.gather(*(stream.connect() for stream in self._streams))
@@ -175,12 +174,11 @@ class ClosedLoop:
         else:
             pause_s = min(0.05 * 2 ** min(stream.failures_in_row - 1, 10), LONGEST_PAUSE_S)
             heapq.heappush(self._pauses, (monotonic_ns() + int(pause_s * 1e9), stream.number))
-        self._to_spool.append(exchange)
 
     # --- what happens beside ----------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Every 10 ms: time-outs, spooling, pauses, arrivals; twice a second: is the server alive, progress."""
+        """Every tick: time-outs, room in memory, pauses, arrivals; twice a second: is the server alive, progress."""
         run = self._run
         seconds = 0.0
         turn = 0
@@ -195,7 +193,7 @@ class ClosedLoop:
             run.offsets.note()
             self._resume_paused(now_ns)
             self._look_after(turn, now_ns)
-            self._make_room()
+            self._tape.make_room(MAKE_ROOM_FOR_NS)
             turn += 1
             elapsed_s = (now_ns - run.start_ns) / 1e9
             if elapsed_s - seconds >= ALIVE_EVERY_S:
@@ -245,33 +243,19 @@ class ClosedLoop:
         self._plan_arrival(planned_ns)
 
     def _look_after(self, turn: int, now_ns: int) -> None:
-        """Every tenth of the streams in turn: time-outs, an end that was missed."""
+        """Every fourth of the streams in turn: time-outs, an end that was missed."""
         idle_ns, total_ns = int(self._course.request_idle_s * 1e9), int(self._course.request_total_s * 1e9)
-        for stream in self._streams[turn % 10 :: 10]:
+        for stream in self._streams[turn % LOOKED_AFTER_EVERY :: LOOKED_AFTER_EVERY]:
             exchange = stream.exchange
             if exchange is None:
                 continue
-            last_ns = exchange.read_ns[-1] if exchange.read_ns else exchange.sent_ns
+            last_ns = stream.last_read_ns()
             if now_ns - exchange.sent_ns > total_ns:
                 stream.cancel("total-timeout", f"not finished within {self._course.request_total_s:g} s")
             elif now_ns - last_ns > idle_ns:
                 stream.cancel("idle-timeout", f"nothing arrived for {self._course.request_idle_s:g} s")
             elif now_ns - last_ns > MISSED_END_NS:
                 stream.look_closely()
-
-    def _make_room(self) -> None:
-        """Move answers to the spool while too much is held: ended ones first, never so long that reading waits."""
-        until_ns = monotonic_ns() + SPOOL_FOR_NS
-        for _ in range(len(self._to_spool) + len(self._streams)):
-            if self._ear.reads - self._spool.reads <= MOST_HELD or monotonic_ns() >= until_ns:
-                return
-            if self._to_spool:
-                self._spool.move(self._to_spool.popleft())
-                continue
-            stream = self._streams[self._spill_next % len(self._streams)]
-            self._spill_next += 1
-            if stream.exchange is not None and len(stream.exchange.reads) >= SPILL_AT_READS:
-                self._spool.move(stream.exchange)
 
     def _check_alive(self) -> None:
         if self._run.dead is not None:
@@ -308,15 +292,19 @@ def _cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def settle_arrivals(run: PointRun) -> None:
-    """Give every exchange its `stamps`, once the point is over, and the run its account of how late we read."""
-    delays = []
-    for exchange in run.exchanges:
-        exchange.rest = exchange.take_reads()
-        stamps, told = arrivals(exchange.read_ns, exchange.kernel_ns, exchange.sent_ns, run.offsets)
-        exchange.stamps = array("q", stamps.tobytes())
-        run.reads += len(told)
-        delays.append((np.asarray(exchange.read_ns) - stamps)[told])
-    told_delays = np.concatenate(delays) if delays else np.zeros(0)
-    run.reads_told = len(told_delays)
+def settle(run: PointRun, tape: Tape) -> None:
+    """Give every exchange its reads and their times, and the run its account of how late we read. The point is over."""
+    rows = tape.rows(len(run.exchanges))
+    begin, end = int(rows.bounds[0]), int(rows.bounds[-1])
+    first = np.zeros(len(rows.size), dtype=bool)
+    first[rows.bounds[:-1][rows.bounds[:-1] < rows.bounds[1:]]] = True
+    sent_ns = np.zeros(len(rows.size), dtype=np.int64)
+    sent_ns[begin:end] = np.repeat([exchange.sent_ns for exchange in run.exchanges], np.diff(rows.bounds))
+    first[:1] = True
+    stamps, told = arrivals(rows.read_ns, rows.kernel_ns, sent_ns, first, run.offsets)
+    for exchange, start, stop in zip(run.exchanges, rows.bounds[:-1].tolist(), rows.bounds[1:].tolist(), strict=True):
+        exchange.positions, exchange.sizes = rows.position[start:stop], rows.size[start:stop]
+        exchange.stamps = stamps[start:stop]
+    told_delays = (rows.read_ns - stamps)[begin:end][told[begin:end]]
+    run.reads, run.reads_told = end - begin, len(told_delays)
     run.read_delay_p99_ns = float(np.quantile(told_delays, 0.99)) if len(told_delays) else None

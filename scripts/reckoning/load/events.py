@@ -7,12 +7,39 @@ import itertools
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 
 from .framing import ChunkedBody, FramingError, Head, parse_head
+from .hot_path import library
 
 HEX_DIGITS = string.hexdigits.encode()
+SHORTEST_EVENT = len(b"8\r\ndata: \n\n\r\n")
+TOO_MANY = -2  # of hot_path.c
+
+
+@dataclass(frozen=True, eq=False)
+class UniformEvents(Sequence[tuple[int, bytes]]):
+    """Events that lie in the raw bytes of one response: event i is `raw[begins[i]:ends[i]]`, at `times[i]` (ns)."""
+
+    raw: bytes
+    begins: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    times: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, bytes]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[int, bytes]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[int, bytes] | list[tuple[int, bytes]]:
+        if isinstance(index, slice):
+            return [self[n] for n in range(*index.indices(len(self)))]
+        return int(self.times[index]), self.raw[self.begins[index] : self.ends[index]].strip()
 
 
 @dataclass(frozen=True)
@@ -23,7 +50,7 @@ class Response:
     """
 
     head: Head | None
-    events: list[tuple[int, bytes]]
+    events: Sequence[tuple[int, bytes]]
     body: bytes
     fault: str | None = None
 
@@ -53,12 +80,31 @@ def decode(raw: bytes, stamps: Sequence[int], sizes: Sequence[int]) -> Response:
 
 def _uniform_events(
     raw: bytes, start: int, stamps: Sequence[int], sizes: Sequence[int]
-) -> list[tuple[int, bytes]] | None:
+) -> Sequence[tuple[int, bytes]] | None:
     """Decode a whole body of one-line events, one per chunk, as all servers of the field send it; None if it is not.
 
-    The same as `_events` for such a body, at a third of the cost. Nothing is taken for granted: every chunk's size is
-    compared with its length, and every chunk must be `data: `, one line, and a blank line.
+    The same as `_events` for such a body, at a fraction of the cost. Nothing is taken for granted: every chunk's size
+    is compared with its length, and every chunk must be `data: `, one line, and a blank line.
     """
+    stamps, sizes = np.asarray(stamps, dtype=np.int64), np.ascontiguousarray(sizes, dtype=np.int64)
+    compiled = library()
+    if compiled is None:
+        return _uniform_events_in_python(raw, start, stamps, sizes)
+    count = TOO_MANY
+    for most in (len(sizes) + 16, len(raw) // SHORTEST_EVENT + 1):  # an event in a read, as a rule
+        found = np.empty((3, most), dtype=np.int64)
+        columns = (found.ctypes.data + n * found.strides[0] for n in range(3))
+        count = compiled.find_events(raw, len(raw), start, sizes.ctypes.data, len(sizes), *columns, most)
+        if count != TOO_MANY:
+            break
+    if count < 0:
+        return None
+    return UniformEvents(raw, found[0, :count], found[1, :count], stamps[found[2, :count]])
+
+
+def _uniform_events_in_python(
+    raw: bytes, start: int, stamps: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> list[tuple[int, bytes]] | None:
     parts = raw.split(b"\r\n")[raw.count(b"\r\n", 0, start) :]
     counts, chunks = parts[0:-3:2], parts[1:-3:2]
     if parts[-3:] != [b"0", b"", b""] or len(counts) != len(chunks) or not chunks:
@@ -75,8 +121,8 @@ def _uniform_events(
         return None
     ends = np.cumsum(np.array(lengths) + np.array(list(map(len, counts))) + 4) + start
     line_feeds = ends - 4  # the one that ends each data line, before the blank line and the chunk's end
-    read = np.searchsorted(np.cumsum(np.asarray(sizes)), line_feeds, side="right")
-    times = np.asarray(stamps, dtype=np.int64)[read].tolist()
+    read = np.searchsorted(np.cumsum(sizes), line_feeds, side="right")
+    times = stamps[read].tolist()
     return list(zip(times, lines, strict=True))
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,15 +16,17 @@ import pandas as pd
 
 from .answers import Answer, understand
 from .capture import write_capture
-from .closed_loop import ClosedLoop, Course, PointRun, settle_arrivals
+from .closed_loop import ClosedLoop, Course, PointRun, settle
 from .descriptors import TooFewDescriptors, allow_streams
+from .ear import listen
 from .events import decode
-from .exchange import Exchange, Prompt, Spool
+from .exchange import Exchange, Prompt
 from .flags import flag_first_points, flags_of
 from .prompts import PATHS, Text, WorkloadError, endpoint_of, prompt_sequence, read_texts
 from .records import blank_point, point_record, request_row, requests_table
 from .server import Server, ServerError, acceptance_length, identity, max_running_requests
 from .stream import Address, request_head
+from .tape import Tape
 from .tokenizer import find_tokenizer
 
 IDLE_LIMIT_S = 60.0
@@ -207,16 +208,16 @@ class _Session:
         tell: Callable[[int, float], None],
         keep: int | None = None,
     ) -> tuple[PointRun, list[Answer]]:
-        spool = Spool()
+        tape = Tape()
         try:
             address = address_of(self._server.base_url, endpoint, self.target.api_key)
-            run = asyncio.run(ClosedLoop(address, course, prompts, spool, alive=self.alive, progress=tell).run())
-            settle_arrivals(run)
+            run = listen(ClosedLoop(address, course, prompts, tape, alive=self.alive, progress=tell).run())
+            settle(run, tape)
             if keep is not None and self.raw_folder is not None:
-                write_capture(self.raw_folder / f"point{keep}.zst", keep, run.exchanges, spool)
-            return run, [understand_exchange(exchange, spool) for exchange in run.exchanges]
+                write_capture(self.raw_folder / f"point{keep}.zst", keep, run.exchanges, tape)
+            return run, [understand_exchange(exchange, tape) for exchange in run.exchanges]
         finally:
-            spool.close()
+            tape.close()
 
     def _warm_up(
         self, point: Mapping[str, Any], workload: Mapping[str, Any], endpoint: str, texts: Sequence[Text]
@@ -324,9 +325,9 @@ def _never_raising(alive: Alive) -> Alive:
     return check
 
 
-def understand_exchange(exchange: Exchange, spool: Spool) -> Answer:
+def understand_exchange(exchange: Exchange, tape: Tape) -> Answer:
     """Return the meaning of one exchange's bytes."""
-    raw = spool.read(exchange)
+    raw = tape.read(exchange.positions, exchange.sizes)
     return understand(decode(raw, exchange.stamps, exchange.sizes), exchange.ending or "cancelled", exchange.error)
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
 
-from .exchange import Exchange, Spool
-from .framing import LAST_CHUNK, ChunkedBody, FramingError, Head, parse_head
-from .wires import Ear, Wire, open_plain, open_tls
+from .ear import Ear
+from .exchange import Exchange
+from .framing import ChunkedBody, FramingError, Head, parse_head
+from .tape import NO_EXCHANGE, Tape
+from .wires import Wire, open_plain, open_tls
 
 CONNECT_TIMEOUT_S = 60.0
+END_OF_LINES = b"\r\n\r\n"  # of a last chunk and its trailers
 
 
 @dataclass(frozen=True)
@@ -49,24 +52,20 @@ class Stream:
         "_ear",
         "_fed",
         "_head",
-        "_looked_at",
         "_on_end",
         "_opening",
         "_received",
-        "_spool",
+        "_since",
+        "_tape",
         "_wire",
         "exchange",
         "failures_in_row",
-        "framed",
-        "keep",
-        "note",
         "number",
-        "stamp",
         "turns",
     )
 
     def __init__(
-        self, number: int, address: Address, ear: Ear, spool: Spool, on_end: Callable[[Stream, Exchange], None]
+        self, number: int, address: Address, ear: Ear, tape: Tape, on_end: Callable[[Stream, Exchange], None]
     ) -> None:
         self.number = number
         self.turns = 0
@@ -74,7 +73,7 @@ class Stream:
         self.failures_in_row = 0
         self._address = address
         self._ear = ear
-        self._spool = spool
+        self._tape = tape
         self._on_end = on_end
         self._wire: Wire | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -83,12 +82,10 @@ class Stream:
     def _listen_to(self, exchange: Exchange | None) -> None:
         """Direct what arrives to an exchange, or to nothing."""
         self.exchange = exchange
-        self.keep: Callable[[bytes], object] = _nothing if exchange is None else exchange.reads.append
-        self.note: Callable[[bytes], object] = _nothing if exchange is None else exchange.notes.extend
-        self.stamp: Callable[[int], object] = _nothing if exchange is None else exchange.read_ns.append
-        self.framed = False
+        if self._wire is not None:
+            self._ear.expect(self._wire.number, NO_EXCHANGE if exchange is None else exchange.index)
+        self._since = self._tape.length
         self._fed = 0  # bytes that the framing has seen already
-        self._looked_at = 0  # reads that had come when the framing last looked
         self._head: Head | None = None
         self._body: ChunkedBody | None = None
         self._beginning = b""  # what came before the head was complete
@@ -102,7 +99,7 @@ class Stream:
         try:
             async with asyncio.timeout(timeout_s):
                 if address.tls:
-                    self._wire = await open_tls(self, address.host, address.port)
+                    self._wire = await open_tls(self._ear, self, address.host, address.port)
                 else:
                     self._wire = await open_plain(self._ear, self, address.host, address.port)
         except TimeoutError:
@@ -153,6 +150,7 @@ class Stream:
         if failure is not None:
             self._end("refused", failure)
         elif self._wire is not None:
+            self._ear.expect(self._wire.number, exchange.index)
             self._wire.write(message)
 
     def cancel(self, ending: str, error: str) -> None:
@@ -162,27 +160,8 @@ class Stream:
 
     # --- response --------------------------------------------------------------------------------------------------
 
-    def look_for_end(self) -> None:
-        """End the request when the response is complete.
-
-        The usual end of a chunked response is known by its last bytes; whether all before it was well framed is
-        checked when the response is parsed (`events.decode`). Everything else goes through the framing.
-        """
-        exchange = self.exchange
-        if exchange is None:
-            self.close()  # bytes between responses belong to no request
-        elif not self.framed:
-            self.look_closely()
-        elif _end_alike(exchange.reads):
-            self._end("complete")
-
-    def look_closely(self) -> None:
-        """Feed the framing with what it has not seen, and end the request when the response is complete."""
-        exchange = self.exchange
-        if exchange is None or self._looked_at == len(exchange.read_ns):
-            return
-        self._looked_at = len(exchange.read_ns)
-        data = self._spool.read(exchange, skip=self._fed)
+    def came(self, data: bytes) -> None:
+        """Bytes of a response whose end is not known by its last bytes alone."""
         self._fed += len(data)
         try:
             complete = self._feed(data)
@@ -191,6 +170,35 @@ class Stream:
             return
         if complete:
             self._end("complete")
+
+    def ended(self) -> None:
+        """A last chunk came. Whether all before it was well framed is checked when the response is parsed."""
+        self._end("complete")
+
+    def strayed(self) -> None:
+        """Bytes that belong to no request came between two: the connection cannot be trusted any more."""
+        if self.exchange is not None:  # begun since
+            self._end("reset", "bytes that belong to no request came before the response")
+        else:
+            self.close()
+
+    def last_read_ns(self) -> int:
+        """When something was last read for the running request, or when it was sent (monotonic ns)."""
+        assert self.exchange is not None
+        read_ns = self._ear.last_read_ns(self._wire.number) if self._wire is not None else 0
+        return max(read_ns, self.exchange.sent_ns)
+
+    def look_closely(self) -> None:
+        """Feed the framing with what it has not seen: an end that is not the usual one, behind trailers for example."""
+        if self.exchange is None or self._wire is None or not self._ear.tail(self._wire.number).endswith(END_OF_LINES):
+            return
+        data = self._unseen()
+        if data:
+            self.came(data)
+
+    def _unseen(self) -> bytes:
+        assert self.exchange is not None
+        return self._tape.read_running(self.exchange.index, self._since)[self._fed :]
 
     def _feed(self, data: bytes) -> bool:
         if self._head is None:
@@ -201,7 +209,8 @@ class Stream:
             data, self._beginning = self._beginning[self._head.size :], b""
             if self._head.chunked:
                 self._body = ChunkedBody()
-                self.framed = True
+                if self._wire is not None:
+                    self._ear.trust_framing(self._wire.number)
         if self._body is not None:
             return self._body.feed(data)
         self._received += len(data)
@@ -213,7 +222,7 @@ class Stream:
     def _ended_by_close(self) -> bool:
         """A body without length or chunking ends where the connection ends (RFC 9112, 6.3, rule 8)."""
         with contextlib.suppress(FramingError):
-            if self.exchange is not None and self._feed(self._spool.read(self.exchange, skip=self._fed)):
+            if self._feed(self._unseen()):
                 return True
         return self._head is not None and self._body is None and self._head.content_length is None
 
@@ -228,17 +237,3 @@ class Stream:
         good = ending == "complete" and head is not None and head.status < 400
         self.failures_in_row = 0 if good else self.failures_in_row + 1
         self._on_end(self, exchange)
-
-
-def _nothing(_: object) -> None:
-    """Takes what arrives while no request is in flight."""
-
-
-def _end_alike(reads: Sequence[bytes]) -> bool:
-    """Whether the last bytes are a last chunk behind another one; they may have come in several reads."""
-    tail = reads[-1][-len(LAST_CHUNK) :]
-    for read in reversed(reads[:-1]):
-        if len(tail) >= len(LAST_CHUNK):
-            break
-        tail = read[-len(LAST_CHUNK) :] + tail
-    return tail.endswith(LAST_CHUNK)

@@ -4,23 +4,27 @@ import json
 from typing import Any
 
 import pytest
-from scripted_server import delta, usage_only
+from scripted_server import END, HEAD, chunk, delta, usage_only
 
 from reckoning.load.answers import Answer, understand
-from reckoning.load.events import Response
+from reckoning.load.events import Response, decode
 from reckoning.load.framing import Head
 from reckoning.load.records import tpot_ms
 
 OK = Head(200, {"content-type": "text/event-stream"}, 0, "HTTP/1.1")
 MS = 1_000_000
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 
 def answer(events: list[tuple[float, Any]], ending: str = "complete", done: bool = True) -> Answer:
-    """Events are (ms, message); [DONE] is added at the end."""
+    """Events are (ms, message), each a chunk and a read of its own; [DONE] is added at the end."""
     coded = [(int(at * MS), json.dumps(message).encode()) for at, message in events]
     if done:
         coded.append((coded[-1][0] if coded else 0, b"[DONE]"))
-    return understand(Response(OK, coded, b""), ending)
+    reads = [(0, HEAD), *((at, chunk(b"data: %b\n\n" % data)) for at, data in coded), (10**12, END)]
+    raw = b"".join(read for _, read in reads)
+    return understand(decode(raw, [at for at, _ in reads], [len(read) for _, read in reads]), ending)
 
 
 def test_four_chunks_of_one_and_three_times_four_tokens() -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import socket
 import struct
-import time
-from time import monotonic_ns
+from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from reckoning.load.arrival import NO_NOTE, Offsets, arrivals, kernel_tells_times, kernel_times
-from reckoning.load.exchange import Exchange, Prompt
-from reckoning.load.framing import ChunkedBody
-from reckoning.load.wires import Ear, PlainWire
+from reckoning.load import arrival
+from reckoning.load.arrival import Offsets, kernel_time
 
-needs_kernel_times = pytest.mark.skipif(not kernel_tells_times(), reason="this system does not tell receive times")
 REAL_AHEAD_NS = 1_700_000_000_000_000_000
 
 
@@ -28,10 +22,28 @@ def offsets(*notes: tuple[int, int]) -> Offsets:
     return made
 
 
+def arrivals(
+    read_ns: Sequence[int], kernel_ns: Sequence[int], sent_ns: int, clock: Offsets
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Of one response."""
+    read, kernel = np.array(read_ns, dtype=np.int64), np.array(kernel_ns, dtype=np.int64)
+    return arrival.arrivals(read, kernel, np.full(len(read), sent_ns), np.arange(len(read)) == 0, clock)
+
+
 def test_kernel_times_are_seconds_and_nanoseconds_and_missing_ones_stay_missing() -> None:
-    notes = struct.pack("qq", 3, 5) + NO_NOTE + struct.pack("qq", 4, 0)
-    assert kernel_times(notes).tolist() == [3_000_000_005, 0, 4_000_000_000]
-    assert kernel_times(b"").tolist() == []
+    assert kernel_time([(1, 35, struct.pack("qq", 3, 5))]) == 3_000_000_005
+    assert kernel_time([]) == 0
+
+
+def test_times_never_fall_within_a_response_and_responses_do_not_touch_each_other() -> None:
+    """The second read of the first response and the third of the second say a time before the read before them."""
+    clock = offsets((0, REAL_AHEAD_NS), (10_000_000, REAL_AHEAD_NS))
+    kernel = REAL_AHEAD_NS + np.array([4, 3, 5, 1, 6, 2, 7]) * 1_000_000
+    first = np.array([True, False, False, True, False, False, False])
+    read = np.full(7, 8_000_000)
+    times, told = arrival.arrivals(read, kernel, np.zeros(7, dtype=np.int64), first, clock)
+    assert (times // 1_000_000).tolist() == [4, 4, 5, 1, 6, 6, 7]
+    assert told.tolist() == [True, False, True, True, True, False, True]
 
 
 def test_arrival_is_the_kernels_time_on_the_monotonic_clock() -> None:
@@ -78,126 +90,3 @@ def test_near_a_step_of_the_clock_and_outside_the_notes_our_reads_count() -> Non
     assert told.tolist() == [True, False, False]
     assert times.tolist() == [4_999_000, 15_000_000, 25_000_000]
     assert arrivals([5], [REAL_AHEAD_NS], 0, Offsets())[1].tolist() == [False]
-
-
-class Peer:
-    """Both ends of a TCP connection; ours hangs on an Ear and writes into an exchange."""
-
-    def __init__(self, ear: Ear) -> None:
-        listener = socket.create_server(("127.0.0.1", 0))
-        sock = socket.create_connection(listener.getsockname())
-        sock.setblocking(False)
-        self.far, _ = listener.accept()
-        self.far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.close()
-        self.exchange = Exchange(0, 0, 0, Prompt("p", b"{}", 1))
-        self.exchange.sent_ns = monotonic_ns()
-        self.keep, self.stamp, self.framed = self.exchange.reads.append, self.exchange.read_ns.append, True
-        self.note = self.exchange.notes.extend
-        self.looks = 0
-        self.wire = PlainWire(ear, sock, self)
-
-    def look_for_end(self) -> None:
-        self.looks += 1
-
-    def lost(self, wire: object, error: Exception | None) -> None:
-        self.gone = error
-
-
-@needs_kernel_times
-def test_a_client_that_was_busy_still_knows_when_bytes_came() -> None:
-    """Ours is blocked for 0.2 s; what came meanwhile has its own time, not that of the late read."""
-
-    async def busy() -> tuple[Exchange, Offsets, int, int]:
-        ear, clock = Ear(), Offsets()
-        peer = Peer(ear)
-        clock.note()
-        before = monotonic_ns()
-        peer.far.send(b"x\n\n\r\n")
-        after = monotonic_ns()
-        time.sleep(0.2)
-        await asyncio.sleep(0.05)
-        clock.note()
-        ear.close()
-        return peer.exchange, clock, before, after
-
-    exchange, clock, before, after = asyncio.run(busy())
-    assert exchange.read_ns[0] - after >= 200_000_000
-    assert exchange.take_reads() == b"x\n\n\r\n"
-    [arrived], [told] = arrivals(exchange.read_ns, exchange.kernel_ns, exchange.sent_ns, clock)
-    assert told
-    assert before - 1_000_000 <= arrived <= after + 20_000_000  # the clocks are compared to some microseconds
-
-
-def test_an_event_larger_than_the_buffer_is_read_in_one_turn_and_the_buffer_grows() -> None:
-    async def large() -> Peer:
-        ear = Ear()
-        peer = Peer(ear)
-        peer.far.sendall(b"y" * 20_000)
-        await asyncio.sleep(0.1)
-        ear.hear()
-        ear.close()
-        return peer
-
-    peer = asyncio.run(large())
-    assert peer.exchange.take_reads() == b"y" * 20_000
-    assert peer.wire.read_bytes > 1024
-
-
-@needs_kernel_times
-def test_at_high_rates_sockets_are_read_by_the_clock_and_at_low_rates_by_the_event() -> None:
-    async def rates() -> list[bool]:
-        ear = Ear()
-        peer = Peer(ear)
-        seen = []
-        for pause_s, count in ((0.0001, 600), (0.02, 12)):
-            for _ in range(count):
-                peer.far.send(b"x\n\n\r\n")
-                await asyncio.sleep(pause_s)
-            seen.append(ear.paced)
-        ear.close()
-        assert b"".join(peer.exchange.reads) == b"x\n\n\r\n" * 612
-        return seen
-
-    assert asyncio.run(rates())[1] is False
-
-
-def test_the_pace_follows_the_rate_of_reads() -> None:
-    async def paces() -> list[bool]:
-        ear = Ear()
-        seen = [ear.paced]
-        for reads, told in ((500, False), (500, True), (120, True), (50, True), (500, True), (500, False)):
-            ear.reads += reads
-            ear._kernel_times, ear._window_ns = told, 0
-            ear._choose_pace()
-            seen.append(ear.paced)
-        ear.close()
-        return seen
-
-    assert asyncio.run(paces()) == [False, False, True, True, False, True, False]
-
-
-@needs_kernel_times
-def test_rounds_without_a_read_do_not_end_the_pace() -> None:
-    """Bursts every 10 ms of 160 reads: most of the millisecond rounds find nothing."""
-
-    async def bursts() -> list[bool]:
-        ear = Ear()
-        peers = [Peer(ear) for _ in range(160)]
-        seen = []
-        for _ in range(30):
-            for peer in peers:
-                peer.far.send(b"x\n\n\r\n")
-            await asyncio.sleep(0.01)
-            seen.append(ear.paced)
-        ear.close()
-        return seen
-
-    seen = asyncio.run(bursts())
-    assert seen[-1]
-    assert seen.index(True) < 10
-    assert sum(before != after for before, after in itertools.pairwise(seen)) <= 1
-
-
-def test_the_usual_end_of_a_read_is_no_end_of_a_body() -> None:
-    assert ChunkedBody().feed(b"5\r\nab\n\n\n\r\n") is False

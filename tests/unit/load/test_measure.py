@@ -17,6 +17,8 @@ from reckoning.load.capture import read_capture
 from reckoning.load.events import decode
 from reckoning.load.records import COLUMNS, POINT_KEYS
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 
 def point(index: int = 0, concurrency: int = 2, **keys: Any) -> dict[str, Any]:
     entry = {"index": index, "workload": "chat", "concurrency": concurrency, "repeat": 1, "seed": 7, "requests": 10}
@@ -264,10 +266,10 @@ def test_bytes_that_only_look_like_an_end_are_no_silent_success(chat_workload: d
 
 
 def test_a_fault_of_ours_ends_the_point_and_does_not_hang(chat_workload: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: object) -> int:
+    def broken(self: object, *_: object) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("reckoning.load.wires.Ear._hear_round", broken)
+    monkeypatch.setattr("reckoning.load.ear.Ear._leave_sign", broken)
     with (
         ScriptedServer(lambda n, body: chat(3)) as server,
         pytest.raises(ZeroDivisionError, match="ours"),

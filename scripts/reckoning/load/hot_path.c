@@ -1,0 +1,481 @@
+/* The hot path of the load client: what is done for every token while it arrives, and for every event when a response is
+ * taken apart. `hot_path.py` compiles and loads it; `ear.py`, `tape.py` and `events.py` do the same in Python where it cannot
+ * be compiled, and say what it means. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define TIMESTAMPNS 35 /* SO_TIMESTAMPNS and SCM_TIMESTAMPNS, asm-generic/socket.h */
+#define AT_ONCE 1024
+#define TAIL 8
+#define ARMED (EPOLLIN | EPOLLRDHUP | EPOLLET)
+
+static const uint8_t LAST_CHUNK[] = {'\r', '\n', '0', '\r', '\n', '\r', '\n'};
+
+enum sign_kind { CAME = 1, ENDED = 2, STRAYED = 3, LOST = 4 };
+
+struct stream { /* tape.STREAM, by the number of its socket */
+    int64_t last_read_ns;
+    uint8_t tail[TAIL]; /* the last bytes of the running response */
+    int32_t exchange;   /* -1: no request in flight */
+    int32_t framed;
+};
+
+struct row { /* tape.ROW: one read */
+    int64_t position, read_ns, kernel_ns;
+    int32_t exchange, size;
+};
+
+struct sign { /* tape.SIGN: what a read calls for beside keeping it */
+    int32_t number, kind;
+    int64_t value; /* the row's number in the block; of LOST the errno, 0 for an orderly end */
+};
+
+struct block { /* tape.Block */
+    uint8_t *data;
+    struct row *rows;
+    int64_t data_length, rows_length, used, count, position;
+};
+
+struct ear { /* ear._CompiledEar */
+    struct stream *streams;
+    struct sign *signs;  /* room for AT_ONCE */
+    int64_t signs_count; /* of the last round */
+    int64_t most_read;   /* bytes */
+    int64_t reads;       /* so far */
+    int32_t epoll;
+    int32_t told; /* whether the last read came with the kernel's time */
+};
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static int64_t room_in(const struct ear *ear, const struct block *block) {
+    int64_t reads = (block->data_length - block->used) / ear->most_read, rows = block->rows_length - block->count;
+    int64_t room = reads < rows ? reads : rows;
+    return room < AT_ONCE ? room : AT_ONCE;
+}
+
+/* Read ready sockets once each, as many as the block has room for, and return how many were ready. The sockets are registered
+ * edge-triggered: one that may hold more than was read is armed again. */
+int hear_round(struct ear *ear, struct block *block) {
+    struct epoll_event ready[AT_ONCE];
+    int64_t most = room_in(ear, block);
+    int found = most > 0 ? epoll_wait(ear->epoll, ready, most, 0) : 0;
+    ear->signs_count = 0;
+    for (int n = 0; n < found; n++) {
+        int32_t number = ready[n].data.fd;
+        struct stream *stream = &ear->streams[number];
+        uint8_t *data = block->data + block->used;
+        union { struct cmsghdr header; uint8_t bytes[CMSG_SPACE(sizeof(struct timespec))]; } note;
+        struct iovec place = {data, ear->most_read};
+        struct msghdr message = {
+            .msg_iov = &place, .msg_iovlen = 1, .msg_control = &note, .msg_controllen = sizeof note};
+        ssize_t size = recvmsg(number, &message, MSG_DONTWAIT);
+        if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) continue;
+        if (size == ear->most_read || (size < 0 && errno == EINTR) || (size > 0 && ready[n].events & ~EPOLLIN))
+            epoll_ctl(ear->epoll, EPOLL_CTL_MOD, number, &(struct epoll_event){ARMED, {.fd = number}});
+        if (size < 0 && errno == EINTR) continue;
+        if (size <= 0) {
+            ear->signs[ear->signs_count++] = (struct sign){number, LOST, size < 0 ? errno : 0};
+            continue;
+        }
+        struct timespec received = {0, 0};
+        ear->reads++;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        ear->told = header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == TIMESTAMPNS;
+        if (ear->told) memcpy(&received, CMSG_DATA(header), sizeof received);
+        stream->last_read_ns = now_ns();
+        block->rows[block->count] = (struct row){block->position + block->used, stream->last_read_ns,
+                                                 received.tv_sec * INT64_C(1000000000) + received.tv_nsec,
+                                                 stream->exchange, (int32_t)size};
+        if (size >= TAIL) {
+            memcpy(stream->tail, data + size - TAIL, TAIL);
+        } else {
+            memmove(stream->tail, stream->tail + size, TAIL - size);
+            memcpy(stream->tail + TAIL - size, data, size);
+        }
+        enum sign_kind kind = 0;
+        if (stream->exchange < 0)
+            kind = STRAYED;
+        else if (!stream->framed)
+            kind = CAME;
+        else if (memcmp(stream->tail + TAIL - sizeof LAST_CHUNK, LAST_CHUNK, sizeof LAST_CHUNK) == 0)
+            kind = ENDED;
+        if (kind) ear->signs[ear->signs_count++] = (struct sign){number, kind, block->count};
+        block->used += size;
+        block->count++;
+    }
+    return found;
+}
+
+/* Make rounds until there is something for the event loop whose own epoll is `loop`, which watches ours as well: a descriptor
+ * that is not ours (returns 1), or a sign, a block that is nearly full, `until_ns` (all return 0). With `pace_ns` bytes are left
+ * waiting for so long before they are read. */
+int hear_until(struct ear *ear, struct block *block, int loop, int64_t until_ns, int64_t pace_ns, int64_t least_room) {
+    struct epoll_event woken[16];
+    for (;;) {
+        int64_t left_ns = until_ns - now_ns();
+        int found = epoll_wait(loop, woken, 16, left_ns > 0 ? (left_ns + 999999) / 1000000 : 0);
+        int others = 0;
+        ear->signs_count = 0;
+        if (found < 0) return 0; /* a signal: for the loop */
+        for (int n = 0; n < found; n++) others += woken[n].data.fd != ear->epoll;
+        if (others < found) {
+            left_ns = until_ns - now_ns();
+            if (left_ns > pace_ns) left_ns = pace_ns;
+            if (!others && left_ns > 0) nanosleep(&(struct timespec){left_ns / 1000000000, left_ns % 1000000000}, NULL);
+            int64_t room;
+            do {
+                room = room_in(ear, block);
+            } while (hear_round(ear, block) == room && !ear->signs_count && room_in(ear, block) >= least_room);
+        }
+        if (others) return 1;
+        if (!found || ear->signs_count || room_in(ear, block) < least_room || now_ns() >= until_ns) return 0;
+    }
+}
+
+/* Copy the reads of one response, given by address and size, to `out`. */
+void gather(const uint8_t *const *addresses, const int64_t *sizes, int64_t reads, uint8_t *out) {
+    for (int64_t n = 0; n < reads; n++) {
+        memcpy(out, addresses[n], sizes[n]);
+        out += sizes[n];
+    }
+}
+
+static int hex_digit(uint8_t c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Find the events of a whole body (`events._uniform_events` says of which form): where the data of each begins and ends, and
+ * the number of the read that brought its line feed. Returns how many there are, -1 if the body is not of that form, -2 if
+ * there are more than `most`. */
+int64_t find_events(const uint8_t *raw, int64_t length, int64_t start, const int64_t *sizes, int64_t reads,
+                    int64_t *begins, int64_t *ends, int64_t *read_numbers, int64_t most) {
+    int64_t at = start, found = 0, read = 0, read_end = reads ? sizes[0] : 0;
+    for (;;) {
+        int64_t size = 0, digits = 0;
+        for (int digit; at < length && digits < 8 && (digit = hex_digit(raw[at])) >= 0; at++, digits++) size = size * 16 + digit;
+        if (!digits || length - at < 4 || raw[at] != '\r' || raw[at + 1] != '\n') return -1;
+        at += 2;
+        if (!size) break;
+        if (length - at < size + 2 || size < 8 || memcmp(raw + at, "data: ", 6)) return -1;
+        int64_t line_feed = at + size - 2, next = at + size + 2;
+        if (memchr(raw + at + 6, '\n', size - 6) != raw + line_feed || memcmp(raw + line_feed, "\n\n\r\n", 4)) return -1;
+        if (found == most) return -2;
+        while (read_end <= line_feed) {
+            if (++read == reads) return -1;
+            read_end += sizes[read];
+        }
+        begins[found] = at + 6;
+        ends[found] = line_feed;
+        read_numbers[found++] = read;
+        at = next;
+    }
+    return found && length - at == 2 && raw[at] == '\r' && raw[at + 1] == '\n' ? found : -1;
+}
+
+/* --- what an event says ------------------------------------------------------------------------------------------------
+ *
+ * One pass over the JSON of an event of /v1/chat/completions. It is `usual` when it is valid and says nothing but: one choice
+ * that goes on, with text in at most one channel, and perhaps a usage. Whatever else it is, or may be, is left to
+ * `answers._read_event`. Text is given as the inside of its JSON string. */
+
+enum { CONTENT = 1, USAGE = 2 };
+enum { DEEPEST = 32 };
+
+struct event {
+    int64_t text_begin, text_end, tokens; /* tokens: usage.completion_tokens, -1 where there is none */
+    int64_t flags;
+};
+
+struct text { const uint8_t *at, *end; };
+struct span { const uint8_t *begin, *end; };
+
+static void skip_space(struct text *t) {
+    while (t->at < t->end && (*t->at == ' ' || *t->at == '\n' || *t->at == '\r' || *t->at == '\t')) t->at++;
+}
+
+static int take(struct text *t, uint8_t c) {
+    skip_space(t);
+    if (t->at == t->end || *t->at != c) return 0;
+    t->at++;
+    return 1;
+}
+
+static int continues(const struct text *t, int n) { return t->end - t->at > n && (t->at[n] & 0xc0) == 0x80; }
+
+/* A character of several bytes (RFC 3629), or 0: how many bytes. */
+static int wide_character(const struct text *t) {
+    uint8_t a = *t->at, b = t->end - t->at > 1 ? t->at[1] : 0;
+    if (a >= 0xc2 && a <= 0xdf) return continues(t, 1) ? 2 : 0;
+    if (a >= 0xe0 && a <= 0xef)
+        return continues(t, 1) && continues(t, 2) && !(a == 0xe0 && b < 0xa0) && !(a == 0xed && b > 0x9f) ? 3 : 0;
+    if (a >= 0xf0 && a <= 0xf4)
+        return continues(t, 1) && continues(t, 2) && continues(t, 3) && !(a == 0xf0 && b < 0x90) && !(a == 0xf4 && b > 0x8f) ? 4 : 0;
+    return 0;
+}
+
+/* Where the first byte is that is not plain inside of a string: a quote, a backslash, a control character, not ASCII; or `end`.
+ * Eight bytes at a time: a byte of `odd` has its high bit where the byte of `word` is one of these (a carry may set it in later
+ * bytes too, never in earlier ones). */
+static const uint8_t *after_plain(const uint8_t *at, const uint8_t *end) {
+    const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    for (; end - at >= 8; at += 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        uint64_t quote = word ^ (ones * '"'), backslash = word ^ (ones * '\\');
+        uint64_t odd = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | ((word - ones * 0x20) & ~word) | word;
+        if (odd & highs) return at + __builtin_ctzll(odd & highs) / 8;
+    }
+#endif
+    while (at < end && *at != '"' && *at != '\\' && *at >= 0x20 && *at < 0x80) at++;
+    return at;
+}
+
+static int string(struct text *t, struct span *inside, int *escaped) {
+    if (!take(t, '"')) return 0;
+    inside->begin = t->at;
+    *escaped = 0;
+    for (;;) {
+        t->at = after_plain(t->at, t->end);
+        if (t->at == t->end || *t->at < 0x20) return 0;
+        uint8_t c = *t->at;
+        if (c == '"') {
+            inside->end = t->at++;
+            return 1;
+        }
+        if (c == '\\') {
+            *escaped = 1;
+            if (t->end - t->at < 2) return 0;
+            c = t->at[1];
+            t->at += 2;
+            if (c == 'u') {
+                if (t->end - t->at < 4) return 0;
+                for (int n = 0; n < 4; n++)
+                    if (hex_digit(t->at[n]) < 0) return 0;
+                if ((t->at[0] | 0x20) == 'd' && t->at[1] >= '8') return 0; /* half a character: for a whole parser */
+                t->at += 4;
+            } else if (!memchr("\"\\/bfnrt", c, 8)) {
+                return 0;
+            }
+        } else {
+            int bytes = wide_character(t);
+            if (!bytes) return 0;
+            t->at += bytes;
+        }
+    }
+}
+
+static int word(struct text *t, const char *expected, int length) {
+    skip_space(t);
+    if (t->end - t->at < length || memcmp(t->at, expected, length)) return 0;
+    t->at += length;
+    return 1;
+}
+
+static int null(struct text *t) { return word(t, "null", 4); }
+
+static int digits(struct text *t) {
+    const uint8_t *begin = t->at;
+    while (t->at < t->end && *t->at >= '0' && *t->at <= '9') t->at++;
+    return t->at > begin;
+}
+
+static int number(struct text *t) {
+    if (t->at < t->end && *t->at == '-') t->at++;
+    const uint8_t *begin = t->at;
+    if (!digits(t) || (*begin == '0' && t->at - begin > 1)) return 0;
+    if (t->at < t->end && *t->at == '.') {
+        t->at++;
+        if (!digits(t)) return 0;
+    }
+    if (t->at < t->end && (*t->at | 0x20) == 'e') {
+        t->at++;
+        if (t->at < t->end && (*t->at == '+' || *t->at == '-')) t->at++;
+        if (!digits(t)) return 0;
+    }
+    return 1;
+}
+
+static int whole_number(struct text *t, int64_t *value) {
+    skip_space(t);
+    const uint8_t *begin = t->at;
+    if (!digits(t) || t->at - begin > 15 || (*begin == '0' && t->at - begin > 1)) return 0;
+    if (t->at < t->end && (*t->at == '.' || (*t->at | 0x20) == 'e')) return 0;
+    *value = 0;
+    for (const uint8_t *c = begin; c < t->at; c++) *value = *value * 10 + (*c - '0');
+    return 1;
+}
+
+static int key(struct text *t, struct span *name) {
+    int escaped;
+    return string(t, name, &escaped) && !escaped && take(t, ':');
+}
+
+static int skip_value(struct text *t, int depth) {
+    struct span inside;
+    int escaped;
+    skip_space(t);
+    if (t->at == t->end || depth > DEEPEST) return 0;
+    switch (*t->at) {
+        case '"': return string(t, &inside, &escaped);
+        case 't': return word(t, "true", 4);
+        case 'f': return word(t, "false", 5);
+        case 'n': return null(t);
+        case '[':
+            t->at++;
+            if (take(t, ']')) return 1;
+            do {
+                if (!skip_value(t, depth + 1)) return 0;
+            } while (take(t, ','));
+            return take(t, ']');
+        case '{':
+            t->at++;
+            if (take(t, '}')) return 1;
+            do {
+                if (!key(t, &inside) || !skip_value(t, depth + 1)) return 0;
+            } while (take(t, ','));
+            return take(t, '}');
+        default: return number(t);
+    }
+}
+
+static int is(const struct span *name, const char *word) {
+    size_t length = strlen(word);
+    return (size_t)(name->end - name->begin) == length && !memcmp(name->begin, word, length);
+}
+
+/* A watched key must come once. */
+static int once(int *seen, int bit) {
+    int first = !(*seen & bit);
+    *seen |= bit;
+    return first;
+}
+
+static int string_or_null(struct text *t, struct span *inside) {
+    int escaped;
+    inside->begin = inside->end = NULL;
+    return null(t) || string(t, inside, &escaped);
+}
+
+static int delta(struct text *t, struct event *event, const uint8_t *raw) {
+    struct span name, text, found = {NULL, NULL};
+    int seen = 0;
+    if (!take(t, '{')) return 0;
+    if (take(t, '}')) return 1;
+    do {
+        if (!key(t, &name)) return 0;
+        int content = is(&name, "content");
+        if (content || is(&name, "reasoning_content") || is(&name, "reasoning")) {
+            if (!once(&seen, content ? 1 : is(&name, "reasoning") ? 2 : 4) || !string_or_null(t, &text)) return 0;
+            if (text.begin == text.end) continue;
+            if (found.begin) return 0;
+            found = text;
+            if (content) event->flags |= CONTENT;
+        } else if (is(&name, "tool_calls")) {
+            if (!once(&seen, 8) || !(null(t) || (take(t, '[') && take(t, ']')))) return 0;
+        } else if (!skip_value(t, 0)) {
+            return 0;
+        }
+    } while (take(t, ','));
+    if (found.begin) event->text_begin = found.begin - raw, event->text_end = found.end - raw;
+    return take(t, '}');
+}
+
+static int only_choice(struct text *t, struct event *event, const uint8_t *raw) {
+    struct span name;
+    int seen = 0;
+    if (!take(t, '[') || !take(t, '{')) return 0;
+    do {
+        if (!key(t, &name)) return 0;
+        if (is(&name, "delta")) {
+            if (!once(&seen, 1) || !delta(t, event, raw)) return 0;
+        } else if (is(&name, "finish_reason")) {
+            if (!once(&seen, 2) || !null(t)) return 0;
+        } else if (!skip_value(t, 0)) {
+            return 0;
+        }
+    } while (take(t, ','));
+    return (seen & 1) && take(t, '}') && take(t, ']');
+}
+
+static int usage(struct text *t, struct event *event) {
+    struct span name;
+    int seen = 0;
+    if (null(t)) return 1;
+    if (!take(t, '{')) return 0;
+    event->flags |= USAGE;
+    if (take(t, '}')) return 1;
+    do {
+        if (!key(t, &name)) return 0;
+        if (is(&name, "completion_tokens")) {
+            if (!once(&seen, 1) || !whole_number(t, &event->tokens)) return 0;
+        } else if (!skip_value(t, 0)) {
+            return 0;
+        }
+    } while (take(t, ','));
+    return take(t, '}');
+}
+
+static int whole_event(struct text *t, struct event *event, const uint8_t *raw) {
+    struct span name;
+    int seen = 0;
+    if (!take(t, '{')) return 0;
+    do {
+        if (!key(t, &name)) return 0;
+        if (is(&name, "choices")) {
+            if (!once(&seen, 1) || !only_choice(t, event, raw)) return 0;
+        } else if (is(&name, "usage")) {
+            if (!once(&seen, 2) || !usage(t, event)) return 0;
+        } else if (is(&name, "error") || is(&name, "meta_info")) {
+            if (!once(&seen, is(&name, "error") ? 4 : 8) || !null(t)) return 0;
+        } else if (!skip_value(t, 0)) {
+            return 0;
+        }
+    } while (take(t, ','));
+    if (!(seen & 1) || !take(t, '}')) return 0;
+    skip_space(t);
+    return t->at == t->end;
+}
+
+struct run { /* answers.Run: what was known before the run, then after it */
+    int64_t total, first_content_ns; /* -1: none yet */
+    int64_t last_usage;              /* the number of the last event with a usage, -1: none in this run */
+    int64_t with_text, chunks;
+};
+
+/* Read events from number `begin` on while they are usual, as `answers._note_chunk` would, and return the number of the first
+ * that is not, or `count`. Written are the time and the token count (-1 where untold) of each chunk, and where the texts lie. */
+int64_t read_usual(const uint8_t *raw, const int64_t *begins, const int64_t *ends, const int64_t *times, int64_t begin,
+                   int64_t count, struct run *run, int64_t *chunk_ns, int64_t *chunk_counts, const uint8_t **texts,
+                   int64_t *text_lengths) {
+    for (int64_t n = begin; n < count; n++) {
+        struct text t = {raw + begins[n], raw + ends[n]};
+        struct event event = {0, 0, -1, 0};
+        if (!whole_event(&t, &event, raw)) return n;
+        int64_t length = event.text_end - event.text_begin;
+        if ((event.flags & CONTENT) && run->first_content_ns < 0) run->first_content_ns = times[n];
+        if (event.flags & USAGE) run->last_usage = n;
+        if (length || event.tokens > (run->total < 0 ? 0 : run->total)) {
+            chunk_ns[run->chunks] = times[n];
+            chunk_counts[run->chunks++] = event.tokens;
+        }
+        if (length) {
+            texts[run->with_text] = raw + event.text_begin;
+            text_lengths[run->with_text++] = length;
+        }
+        if (event.tokens > run->total) run->total = event.tokens;
+    }
+    return count;
+}
