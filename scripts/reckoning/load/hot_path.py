@@ -1,8 +1,9 @@
 """Builds and loads `hot_path.c`, the compiled form of what the client does for every token.
 
 The library is compiled once with the machine's C compiler and kept in the user's cache, under a name that changes with
-its source; where that cannot be written, it is compiled for the process alone. Where there is no compiler, or `RECKONING_HOT_PATH=python` asks for it, the same work is done in Python: the
-results are the same, at several times the CPU time (docs/accuracy.md).
+its source; where that cannot be written, it is compiled for the process alone. Where there is no compiler, or
+`RECKONING_HOT_PATH=python` asks for it, the same work is done in Python: the results are the same, at several times the
+CPU time (docs/accuracy.md).
 """
 
 from __future__ import annotations
