@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import os
 import platform
 import signal
@@ -28,14 +29,16 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TTFT_MS, TOKENS = 100.0, 257
 LONGEST_S = 120.0
+EVENTS_FOR_SLOPE = 60_000
+MOST_ROUNDS = 12
 USAGE = '{"stream_options": {"include_usage": true}}'
 MARKERS = ("<!-- accuracy table -->", "<!-- end of accuracy table -->")
 
@@ -218,18 +221,34 @@ def measure(name: str, setting: Setting, place: list[str]) -> dict[str, Any]:
     return {**read(setting, output), "cpu_s": cpu_s, "truth": get(setting.url + "/truth")}
 
 
-def measure_slope(name: str, settings: tuple[Setting, Setting], shape: Shape, place: list[str]) -> dict[str, Any]:
-    """Measure a short and a long run; the long one's results with the CPU time per event between the two.
+def rounds_at(level: int, least: int, shape: Shape) -> int:
+    """Requests per stream of a long run: enough events for a slope, within reason."""
+    return max(least, min(MOST_ROUNDS, math.ceil(EVENTS_FOR_SLOPE / (level * shape.events))))
 
-    A contender that fails is a result too: `failed` says how, and there are no numbers.
+
+def measure_slope(name: str, setting: Setting, rounds: int, shape: Shape, place: list[str]) -> dict[str, Any]:
+    """Measure a short run, a long one and the short one again; the long one's results with the CPU time per event.
+
+    That is the long run's CPU time less the mean of the short ones', over the difference in events: what a contender
+    needs to start is in neither, as far as it is the same each time. A contender that fails is a result too: `failed`
+    says how, and there are no numbers. With one stream there are too few events for a slope, and no short runs.
     """
+    level, alone = setting.concurrency, setting.concurrency == 1
+    counts = [rounds] if alone else [1, rounds, 1]
     try:
-        short, long = (measure(name, setting, place) for setting in settings)
+        runs = [
+            measure(name, replace(setting, requests=level * count, folder=setting.folder / str(number)), place)
+            for number, count in enumerate(counts)
+        ]
     except RuntimeError as error:
         return {"failed": str(error)[-400:]}
-    events = [result["completed"] * shape.events for result in (short, long)]
-    slope_us = (long["cpu_s"] - short["cpu_s"]) / (events[1] - events[0]) * 1e6
-    return {**long, "short_cpu_s": short["cpu_s"], "cpu_us_per_event": slope_us}
+    if alone:
+        return {**runs[0], "cpu_us_per_event": None}
+    first, long, last = runs
+    cpu_s = [first["cpu_s"], last["cpu_s"]]
+    events = (long["completed"] - first["completed"]) * shape.events
+    slope_us = (long["cpu_s"] - statistics.mean(cpu_s)) / events * 1e6
+    return {**long, "short_cpu_s": cpu_s, "cpu_us_per_event": slope_us}
 
 
 def measure_floor(binary: Path, url: str, concurrency: int, rounds: int, place: list[str]) -> dict[str, Any]:
@@ -280,23 +299,24 @@ def run(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         truth, floor = compile_c("truth_server", folder), compile_c("floor_client", folder)
-        tokenizer = make_tokenizer(folder / "tokenizer")
+        tokenizer, warm = make_tokenizer(folder / "tokenizer"), {FLOOR}
         for shape in (SHAPES[name] for name in options.shape):
             with truth_server(truth, shape, pin(options.server_core)) as url:
                 plan = itertools.product(range(options.repeats), options.levels, [*names, FLOOR])
                 for number, (repeat, level, name) in enumerate(plan):
+                    place, rounds = pin(options.client_core), rounds_at(level, 1 + options.rounds, shape)
+                    setting = Setting(url, level, level, folder / str(number), tokenizer, options.peers)
+                    if name not in warm:  # what it imports is in memory from now on
+                        with contextlib.suppress(RuntimeError):
+                            measure(name, replace(setting, folder=folder / f"warm-{number}"), place)
+                        warm.add(name)
                     load = wait_for_quiet(options.quiet, options.wait)
                     result = {"contender": name, "shape": shape.name, "concurrency": level, "repeat": repeat}
-                    result |= {"load_before": load, "rounds": 1 + options.rounds}
-                    place = pin(options.client_core)
+                    result |= {"load_before": load, "rounds": rounds}
                     if name == FLOOR:
                         result |= measure_floor(floor, url, level, 1 + options.rounds, place)
                     else:
-                        short, long = (
-                            Setting(url, level, level * rounds, folder / f"{number}-{rounds}", tokenizer, options.peers)
-                            for rounds in (1, 1 + options.rounds)
-                        )
-                        result |= measure_slope(name, (short, long), shape, place)
+                        result |= measure_slope(name, setting, rounds, shape, place)
                     with options.results.open("a") as file:
                         file.write(json.dumps(result) + "\n")
                     print(row(result), flush=True)
@@ -331,7 +351,7 @@ def row(result: dict[str, Any]) -> str:
         f"throughput {found['throughput_percent']:+7.2f} %",
         f"TTFT {found['ttft_ms']:+8.2f} ms",
         f"chunk gap p99 {found['gap_p99_ms']:7.2f} ms",
-        f"CPU {found['cpu_us']:6.1f} us/event",
+        "" if found["cpu_us"] is None else f"CPU {found['cpu_us']:6.1f} us/event",
         f"(server late p99 {found['late_p99_ms']:.2f} ms, load {found['load']:.2f})",
     )
     return "  ".join(parts)
@@ -367,25 +387,30 @@ def table(results: list[dict[str, Any]]) -> str:
         if name == FLOOR:
             cells = floor_cells(group)
         elif good := [errors_of(one) for one in group if "failed" not in one]:
-            found = {column: statistics.median(one[column] for one in good) for column in good[0]}
+            found = {column: median(one[column] for one in good) for column in good[0]}
             ours = found if name == "reckoning" else ours
-            cells = error_cells(found, ours, single=key[1] == 1)
+            cells = error_cells(found, ours)
         else:
             cells = ["failed", *["-"] * 8]
         lines.append(f"| {' | '.join([key[0], str(key[1]), name, *cells])} |")
     return "\n".join(lines)
 
 
-def error_cells(found: dict[str, float], ours: dict[str, float], *, single: bool) -> list[str]:
-    """The cells of one contender. With a single stream there are too few events for a CPU time."""
+def median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def error_cells(found: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    """The cells of one contender."""
     return [
         f"{found['throughput_percent']:+.2f} %",
         ratio(found["throughput_percent"], ours.get("throughput_percent")),
         f"{found['ttft_ms']:+.2f} ms",
         ratio(found["ttft_ms"], ours.get("ttft_ms")),
         f"{found['gap_p99_ms']:.2f} ms",
-        "-" if single else f"{found['cpu_us']:.1f} us",
-        "-" if single else ratio(found["cpu_us"], ours.get("cpu_us")),
+        "-" if found["cpu_us"] is None else f"{found['cpu_us']:.1f} us",
+        "-" if found["cpu_us"] is None else ratio(found["cpu_us"], ours.get("cpu_us")),
         f"{found['late_p99_ms']:.2f} ms",
         f"{found['load']:.2f}",
     ]
@@ -427,7 +452,7 @@ def main() -> None:
     )
     cli.add_argument("--levels", type=numbers, default=[1, 32, 128, 256, 512])
     cli.add_argument("--shape", nargs="+", choices=list(SHAPES), default=list(SHAPES))
-    cli.add_argument("--rounds", type=int, default=3, help="requests per stream beyond the first")
+    cli.add_argument("--rounds", type=int, default=3, help="requests per stream beyond the first, at least")
     cli.add_argument("--repeats", type=int, default=1)
     cli.add_argument("--client-core", type=int, default=1)
     cli.add_argument("--server-core", type=int, default=0)

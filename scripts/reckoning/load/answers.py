@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from .events import Response, UniformEvents
-from .hot_path import gathered, library
+from .hot_path import address_of, gathered, library
 
 UNTOLD = -1
 WORTH_A_CALL = 8  # events: the last few of a response are seldom usual
@@ -170,16 +170,17 @@ class _Run(ctypes.Structure):
 
 def _read_usual(reading: _Reading, events: UniformEvents, begin: int) -> int:
     """Do in compiled code what `_read_event` does, for usual events from number `begin` on; return the next number."""
-    compiled = library()
-    if compiled is None or begin == len(events):
+    code = library()
+    if code is None or begin == len(events):
         return begin
     answer = reading.answer
     known = [-1 if value is None else value for value in (reading.total, answer.first_content_ns)]
     run = _Run(*known, -1, 0, 0)
     found = np.empty((4, len(events) - begin), dtype=np.int64)
-    places = [column.ctypes.data for column in (events.begins, events.ends, events.times)]
-    targets = [found.ctypes.data + n * found.strides[0] for n in range(4)]
-    end = compiled.read_usual(events.raw, *places, begin, len(events), ctypes.byref(run), *targets)
+    places, target = events.places, address_of(found)
+    sources = [address_of(places) + row * places.strides[0] for row in range(3)]
+    targets = [target + row * found.strides[0] for row in range(4)]
+    end = code.read_usual(events.raw, *sources, begin, len(events), ctypes.byref(run), *targets)
     if run.total >= 0:
         reading.total = run.total
     if run.first_content_ns >= 0:
@@ -187,7 +188,7 @@ def _read_usual(reading: _Reading, events: UniformEvents, begin: int) -> int:
     if run.last_usage >= 0:
         reading.usage = _decode_event(events[run.last_usage][1]).usage or _Usage()
     reading.with_text += run.with_text
-    text = gathered(found[2, : run.with_text], found[3, : run.with_text])
+    text = gathered(code, found[2, : run.with_text], found[3, : run.with_text])
     reading.texts.append(msgspec.json.decode(b'"%b"' % text))
     answer.chunk_ns.frombytes(found[0, : run.chunks].tobytes())
     reading.chunk_counts.frombytes(found[1, : run.chunks].tobytes())

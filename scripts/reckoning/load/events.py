@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .framing import ChunkedBody, FramingError, Head, parse_head
-from .hot_path import library
+from .hot_path import address_of, library
 
 HEX_DIGITS = string.hexdigits.encode()
 SHORTEST_EVENT = len(b"8\r\ndata: \n\n\r\n")
@@ -22,15 +22,17 @@ TOO_MANY = -2  # of hot_path.c
 
 @dataclass(frozen=True, eq=False)
 class UniformEvents(Sequence[tuple[int, bytes]]):
-    """Events that lie in the raw bytes of one response: event i is `raw[begins[i]:ends[i]]`, at `times[i]` (ns)."""
+    """Events that lie in the raw bytes of one response.
+
+    `places` has three rows: event i is `raw[places[0, i]:places[1, i]]`, at `places[2, i]` (ns).
+    """
 
     raw: bytes
-    begins: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    times: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    count: int  # columns that are used
 
     def __len__(self) -> int:
-        return len(self.times)
+        return self.count
 
     @overload
     def __getitem__(self, index: int) -> tuple[int, bytes]: ...
@@ -39,7 +41,8 @@ class UniformEvents(Sequence[tuple[int, bytes]]):
     def __getitem__(self, index: int | slice) -> tuple[int, bytes] | list[tuple[int, bytes]]:
         if isinstance(index, slice):
             return [self[n] for n in range(*index.indices(len(self)))]
-        return int(self.times[index]), self.raw[self.begins[index] : self.ends[index]].strip()
+        begin, end, at_ns = self.places[:, range(self.count)[index]].tolist()
+        return at_ns, self.raw[begin:end].strip()
 
 
 @dataclass(frozen=True)
@@ -87,19 +90,20 @@ def _uniform_events(
     is compared with its length, and every chunk must be `data: `, one line, and a blank line.
     """
     stamps, sizes = np.asarray(stamps, dtype=np.int64), np.ascontiguousarray(sizes, dtype=np.int64)
-    compiled = library()
-    if compiled is None:
+    code = library()
+    if code is None:
         return _uniform_events_in_python(raw, start, stamps, sizes)
     count = TOO_MANY
     for most in (len(sizes) + 16, len(raw) // SHORTEST_EVENT + 1):  # an event in a read, as a rule
-        found = np.empty((3, most), dtype=np.int64)
-        columns = (found.ctypes.data + n * found.strides[0] for n in range(3))
-        count = compiled.find_events(raw, len(raw), start, sizes.ctypes.data, len(sizes), *columns, most)
+        places = np.empty((3, most), dtype=np.int64)
+        rows = [address_of(places) + row * places.strides[0] for row in range(3)]
+        count = code.find_events(raw, len(raw), start, sizes.ctypes.data, len(sizes), *rows, most)
         if count != TOO_MANY:
             break
     if count < 0:
         return None
-    return UniformEvents(raw, found[0, :count], found[1, :count], stamps[found[2, :count]])
+    places[2, :count] = stamps[places[2, :count]]
+    return UniformEvents(raw, places, count)
 
 
 def _uniform_events_in_python(

@@ -33,6 +33,8 @@ COMPILE_TIMEOUT_S = 60
 _new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.argtypes, _new_bytes.restype = (ctypes.c_void_p, ctypes.c_ssize_t), ctypes.py_object
 
+_Place = ctypes.c_char * 0  # of any length, none included
+
 
 class CannotCompile(Exception):
     """Why there is no compiled hot path."""
@@ -51,13 +53,16 @@ def library() -> ctypes.CDLL | None:
     return None if isinstance(found, CannotCompile) else found
 
 
-def gathered(addresses: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bytes:
-    """Return the bytes at these addresses, joined. Whoever asks sees to it that they are there, and has `library`."""
-    compiled = library()
-    assert compiled is not None
+def gathered(code: ctypes.CDLL, addresses: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bytes:
+    """Return the bytes at these addresses, joined. Whoever asks sees to it that they are there."""
     joined = _new_bytes(None, int(sizes.sum()))
-    compiled.gather(addresses.ctypes.data, sizes.ctypes.data, len(sizes), joined)  # before anyone else knows of it
+    code.gather(address_of(addresses), address_of(sizes), len(sizes), joined)  # before anyone else knows of it
     return joined
+
+
+def address_of(array: npt.NDArray[np.int64]) -> int:
+    """Where an array's numbers begin; it must own or view them whole and writable (`ctypes.data` takes three times)."""
+    return ctypes.addressof(_Place.from_buffer(array))
 
 
 @functools.cache

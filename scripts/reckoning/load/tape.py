@@ -84,6 +84,7 @@ class Tape:
     """The tape of one point. Its temporary file vanishes with the process."""
 
     def __init__(self, folder: str | None = None, most_held: int = MOST_HELD_BYTES) -> None:
+        self._code = library()
         self._folder = folder
         self._file: IO[bytes] | None = None
         self._most_held = most_held
@@ -150,11 +151,11 @@ class Tape:
         """Return the bytes of reads, joined."""
         if not len(positions):
             return b""
-        if library() is None or positions[0] < self._starts[self._in_file]:
+        if self._code is None or positions[0] < self._starts[self._in_file]:
             return self._read_in_python(positions, sizes)
         starts, bases = self._map
         addresses = bases[np.searchsorted(starts, positions, side="right") - 1] + positions
-        return gathered(addresses, sizes)
+        return gathered(self._code, addresses, sizes)
 
     def _read_in_python(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.integer[Any]]) -> bytes:
         blocks = np.searchsorted(self._starts, positions, side="right") - 1

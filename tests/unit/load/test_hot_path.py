@@ -111,7 +111,8 @@ def uniform(lines: list[bytes]) -> UniformEvents:
     """Events one behind the other, at 10, 20, 30, ... ns."""
     ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
     begins = ends - np.array([len(line) for line in lines])
-    return UniformEvents(b"".join(lines), begins, ends, 10 * np.arange(1, len(lines) + 1))
+    places = np.stack([begins, ends, 10 * np.arange(1, len(lines) + 1)]).astype(np.int64)
+    return UniformEvents(b"".join(lines), places, len(lines))
 
 
 def usual_event(text: str = "a", count: int | None = 1, **delta: Any) -> dict[str, Any]:
