@@ -173,7 +173,7 @@ int64_t find_events(const uint8_t *raw, int64_t length, int64_t start, const int
         if (memchr(raw + at + 6, '\n', size - 6) != raw + line_feed || memcmp(raw + line_feed, "\n\n\r\n", 4)) return -1;
         if (found == most) return -2;
         while (read_end <= line_feed) {
-            if (++read == reads) return -1;
+            if (++read >= reads) return -1;
             read_end += sizes[read];
         }
         begins[found] = at + 6;

@@ -190,7 +190,12 @@ class Stream:
 
     def look_closely(self) -> None:
         """Feed the framing with what it has not seen: an end that is not the usual one, behind trailers for example."""
-        if self.exchange is None or self._wire is None or not self._ear.tail(self._wire.number).endswith(END_OF_LINES):
+        if self.exchange is None or self._wire is None:
+            return
+        tail = self._ear.tail(self._wire.number)
+        if not tail.endswith(END_OF_LINES) or tail.endswith(
+            b"\n" + END_OF_LINES
+        ):  # the latter ends an event with CRLFs
             return
         data = self._unseen()
         if data:

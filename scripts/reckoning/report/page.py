@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from reckoning.report.markdown import markdown_of
 from reckoning.report.provenance import Provenance
 from reckoning.report.tables import BAD, GOOD, VERDICT_MARKS
 
+NUMBER_BEFORE_PERCENT = re.compile(r"(?<=\d) (?=%)")
 TEMPLATES = Path(__file__).resolve().parents[3] / "report"
 
 
@@ -37,7 +39,12 @@ def render(results: Path, out: Path, figures: Path | None = None, config: str | 
     if figures is not None:
         _write_figures(content, Path(figures))
     write_text(out.with_suffix(".md"), markdown_of(content))
-    write_text(out, page)
+    write_text(out, keep_together(page))
+
+
+def keep_together(page: str) -> str:
+    """Return the page with spaces between a number and its per cent sign at which no line breaks."""
+    return NUMBER_BEFORE_PERCENT.sub("\u00a0", page)
 
 
 def svg_of(figure: Figure, provenance: Provenance, *, narrow: bool = False, alone: bool = False) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterable
@@ -69,8 +70,16 @@ def plain(status: int, body: bytes, reason: str = "Said So") -> list[Step]:
 class ScriptedServer:
     """Serves `script(number, body)` for POSTs of prompts; answers SGLang's control requests when `sglang`."""
 
-    def __init__(self, script: Script, *, sglang: bool = False, flush_status: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        sglang: bool = False,
+        flush_status: Iterable[int] = (),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.script = script
+        self.tls = tls
         self.sglang = sglang
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
@@ -88,7 +97,7 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> ScriptedServer:
         self._thread.start()
@@ -115,7 +124,7 @@ class ScriptedServer:
     async def _main(self) -> None:
         self._stop = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._server = await asyncio.start_server(self._client, "127.0.0.1", 0, backlog=2048)
+        self._server = await asyncio.start_server(self._client, "127.0.0.1", 0, backlog=2048, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()

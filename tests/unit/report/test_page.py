@@ -87,6 +87,11 @@ def test_estimates_stand_in_the_page_with_interval_and_unit(page):
     assert len(csv) == 3 * 2 * 3  # arms x levels x launches
 
 
+def test_no_line_breaks_between_a_number_and_its_per_cent_sign(page):
+    assert re.search(r"\d\u00a0%", page)
+    assert not re.search(r"\d %", page)
+
+
 def test_every_figure_has_words_a_download_and_the_watermark(page):
     figures = re.findall(r'<figure class="figure" id="([^"]+)".*?</figure>', page, re.DOTALL)
     assert {"throughput-chat", "pareto-chat", "forest-chat", "latency-chat", "variance-chat", "order-chat"} <= set(
