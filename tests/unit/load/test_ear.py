@@ -234,9 +234,9 @@ def test_the_pace_follows_the_rate_of_reads() -> None:
         for rate, told in (
             (9000, False),
             (9000, True),
-            (1500, True),
-            (900, True),
-            (1500, True),
+            (3000, True),
+            (2000, True),
+            (3000, True),
             (9000, True),
             (9000, False),
         ):
