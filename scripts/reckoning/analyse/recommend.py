@@ -133,9 +133,10 @@ def winner_sentence(results: Results, winner: Winner) -> str:
         return f"{head}; {name} and {tied} are equivalent within {margin}, so either will do."
     if winner.certainty == "shown":
         return f"{head} is the best arm {use}; the runner-up is {other}: {turned}."
-    weak = [design.name(c.arm) for c in winner.others if c.pair.p is None or c.pair.p > design.alpha]
-    weak = weak or [other]
-    return f"{head} came out first, but is not shown to be better than {list_of(weak[:4])}: {turned} against {other}."
+    weak = [c for c in winner.others if c.pair.p is None or c.pair.p > design.alpha] or [runner]
+    names = [design.name(contrast.arm) for contrast in weak[:4]]
+    how_far = f"{_turned(weak[0])} against {names[0]}"
+    return f"{head} came out first, but is not shown to be better than {list_of(names)}: {how_far}."
 
 
 def _turned(contrast: Contrast) -> str:

@@ -1,6 +1,7 @@
 """`python -m reckoning.analyse POINTS.csv`: a table of the user's own, from good to hostile."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -182,6 +183,14 @@ hypotheses:
         del values["b"]
         _, findings, _ = analyse(table(values), "equivalence_margin: 0.001\n")
         assert {r["certainty"] for r in findings["recommendations"]} == {"shown"}
+
+    def test_the_sentence_gives_the_ratio_to_the_arm_that_is_not_beaten(self, analyse):
+        """The runner-up b is beaten beyond doubt; c, further behind, varies too much to tell."""
+        values = {"a": [100, 103, 98, 101], "b": [95, 97.9, 93.1, 96], "c": [80, 125, 60, 85]}
+        _, findings, _ = analyse(table(values), "equivalence_margin: 0.001\n")
+        recommended = findings["recommendations"][0]
+        assert (recommended["certainty"], recommended["runner_up"]["arm"]) == ("not-shown", "b")
+        assert re.search(r"is not shown to be better than c: \+\d+ % \(.*\) against c\.$", recommended["text"])
 
 
 class TestFaults:
