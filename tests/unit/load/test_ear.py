@@ -93,6 +93,7 @@ def test_what_is_larger_than_one_read_comes_whole_and_in_order() -> None:
     async def large() -> None:
         ear = open_ear(tape)
         peer = Peer(ear)
+        peer.far.settimeout(10)  # a reader that stops fails, and does not hang
         sender = asyncio.get_running_loop().run_in_executor(None, peer.far.sendall, message)
         await sender
         await asyncio.sleep(0.3)
