@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # this tree, whatever is installed
 from reckoning.load import Target, measure_points
 
 
