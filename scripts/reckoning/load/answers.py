@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from .events import Response, UniformEvents
-from .hot_path import address_of, gathered, library
+from .hot_path import gathered, library, pointer_to
 
 UNTOLD = -1
 WORTH_A_CALL = 8  # events: the last few of a response are seldom usual
@@ -177,8 +177,8 @@ def _read_usual(reading: _Reading, events: UniformEvents, begin: int) -> int:
     known = [-1 if value is None else value for value in (reading.total, answer.first_content_ns)]
     run = _Run(*known, -1, 0, 0)
     found = np.empty((4, len(events) - begin), dtype=np.int64)
-    places, target = events.places, address_of(found)
-    sources = [address_of(places) + row * places.strides[0] for row in range(3)]
+    places, target = events.places, pointer_to(found)
+    sources = [pointer_to(places) + row * places.strides[0] for row in range(3)]
     targets = [target + row * found.strides[0] for row in range(4)]
     end = code.read_usual(events.raw, *sources, begin, len(events), ctypes.byref(run), *targets)
     if run.total >= 0:

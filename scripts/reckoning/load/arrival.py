@@ -92,25 +92,24 @@ class Offsets:
 def arrivals(
     read_ns: npt.NDArray[np.int64],
     kernel_ns: npt.NDArray[np.int64],
-    sent_ns: npt.NDArray[np.int64],
-    first: npt.NDArray[np.bool_],
+    sent_ns: Sequence[int],
+    bounds: npt.NDArray[np.int64],
     offsets: Offsets,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Return when each read had arrived (monotonic ns), and for which reads the kernel told it.
 
-    All arrays are as long as there are reads, those of one response in order and together; `first` marks the first of
-    each. `read_ns` are the times after our reads, `kernel_ns` the kernel's (NO_TIME where unknown), `sent_ns` those of
-    the requests. The times never fall from one read of a response to the next.
+    The reads of response i, in order, are `bounds[i]:bounds[i + 1]` of all; its request was sent at `sent_ns[i]`.
+    `read_ns` are the times after our reads, `kernel_ns` the kernel's (NO_TIME where unknown). The times never fall
+    from one read of a response to the next.
     """
+    response = np.repeat(np.arange(len(sent_ns)), np.diff(bounds))
     times, told = offsets.monotonic(kernel_ns, read_ns)
-    told &= (times <= read_ns) & (times >= sent_ns)
+    told &= (times <= read_ns) & (times >= np.asarray(sent_ns, dtype=np.int64)[response])
     times = np.where(told, times, read_ns)
-    falls = np.flatnonzero((times[1:] < times[:-1]) & ~first[1:]) + 1
-    starts = np.flatnonzero(first)
-    for start in np.unique(starts[np.searchsorted(starts, falls, side="right") - 1]).tolist():
-        later = starts[np.searchsorted(starts, start, side="right") :]
-        response = slice(start, int(later[0]) if len(later) else len(times))
-        ordered = np.maximum.accumulate(times[response])
-        told[response] &= ordered == times[response]
-        times[response] = ordered
+    falls = (times[1:] < times[:-1]) & (response[1:] == response[:-1])
+    for number in np.unique(response[1:][falls]).tolist():
+        own = slice(bounds[number], bounds[number + 1])
+        ordered = np.maximum.accumulate(times[own])
+        told[own] &= ordered == times[own]
+        times[own] = ordered
     return times, told

@@ -295,16 +295,11 @@ def _cpu_s() -> float:
 def settle(run: PointRun, tape: Tape) -> None:
     """Give every exchange its reads and their times, and the run its account of how late we read. The point is over."""
     rows = tape.rows(len(run.exchanges))
-    begin, end = int(rows.bounds[0]), int(rows.bounds[-1])
-    first = np.zeros(len(rows.size), dtype=bool)
-    first[rows.bounds[:-1][rows.bounds[:-1] < rows.bounds[1:]]] = True
-    sent_ns = np.zeros(len(rows.size), dtype=np.int64)
-    sent_ns[begin:end] = np.repeat([exchange.sent_ns for exchange in run.exchanges], np.diff(rows.bounds))
-    first[:1] = True
-    stamps, told = arrivals(rows.read_ns, rows.kernel_ns, sent_ns, first, run.offsets)
+    sent_ns = [exchange.sent_ns for exchange in run.exchanges]
+    stamps, told = arrivals(rows.read_ns, rows.kernel_ns, sent_ns, rows.bounds, run.offsets)
     for exchange, start, stop in zip(run.exchanges, rows.bounds[:-1].tolist(), rows.bounds[1:].tolist(), strict=True):
         exchange.positions, exchange.sizes = rows.position[start:stop], rows.size[start:stop]
         exchange.stamps = stamps[start:stop]
-    told_delays = (rows.read_ns - stamps)[begin:end][told[begin:end]]
-    run.reads, run.reads_told = end - begin, len(told_delays)
+    told_delays = (rows.read_ns - stamps)[told]
+    run.reads, run.reads_told = len(told), len(told_delays)
     run.read_delay_p99_ns = float(np.quantile(told_delays, 0.99)) if len(told_delays) else None

@@ -21,7 +21,7 @@ import select
 import selectors
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from enum import IntEnum
 from time import monotonic_ns
@@ -32,7 +32,7 @@ import numpy as np
 from .arrival import NOTE_BYTES, kernel_time
 from .framing import LAST_CHUNK
 from .hot_path import library
-from .tape import LEAST_ROOM, MOST_READ_BYTES, NO_EXCHANGE, SIGN, STREAM, Tape
+from .tape import LEAST_ROOM, MOST_READ_BYTES, NO_EXCHANGE, Tape
 
 AT_ONCE = 1024
 PACE_S = 0.001  # longer pauses spare little and delay the next request of a stream
@@ -40,6 +40,8 @@ RATE_WINDOW_S = 0.02
 PACED_ABOVE, EAGER_BELOW = 4000, 2500  # reads per second: with fewer the clock spares nothing, and requests start later
 MOST_DESCRIPTORS = 1 << 20
 LONGEST_WAIT_S = 1.0
+STREAM = np.dtype([("last_read_ns", "i8"), ("tail", "S8"), ("exchange", "i4"), ("framed", "i4")])
+SIGN = np.dtype([("number", "i4"), ("kind", "i4"), ("value", "i8")])
 T = TypeVar("T")
 
 
@@ -146,9 +148,17 @@ class Ear:
     def hear(self) -> None:
         """Read every ready socket once, and have signs acted upon."""
         self.hear_round()
+        self.follow_up()
+
+    def follow_up(self) -> None:
+        """After rounds: have their signs acted upon, and choose the pace of the next ones."""
         if self.signs:
             self._loop.call_soon(self.act)
         self.choose_pace()
+
+    def hand_on(self, fault: Exception) -> None:
+        """Raise a fault in the event loop, which tells whoever runs the point."""
+        self._loop.call_soon(_raise, fault)
 
     def hear_until(self, until_ns: int) -> bool:
         """Make rounds until there is something for the event loop: a sign, `until_ns`, or (True) another descriptor.
@@ -157,18 +167,18 @@ class Ear:
         """
         while True:
             found = self._loop.listener.poll(max(0.0, (until_ns - monotonic_ns()) / 1e9))
-            others = any(ready[0].fd != self.descriptor for ready in found)
-            if found and not (others and len(found) == 1):
+            numbers = {key.fd for key, _ in found}
+            others = bool(numbers - {self.descriptor})
+            if self.descriptor in numbers:
                 if self.paced and not others:
                     time.sleep(min(PACE_S, max(0.0, (until_ns - monotonic_ns()) / 1e9)))
                 self.hear_round()
             if others or not found or self.signs or monotonic_ns() >= until_ns:
                 return others
 
-    def hear_round(self) -> int:
-        """Read every ready socket once; return how many there were."""
-        ready = self._epoll.poll(0, AT_ONCE)
-        for number, _ in ready:
+    def hear_round(self) -> None:
+        """Read every ready socket once."""
+        for number, _ in self._epoll.poll(0, AT_ONCE):
             block = self._tape.block
             assert block.data is not None
             place = block.data[block.used : block.used + MOST_READ_BYTES]
@@ -184,7 +194,6 @@ class Ear:
                 self.reads, self.kernel_told = self.reads + 1, bool(notes)
             else:
                 self._leave_sign(number, Sign.LOST, 0)
-        return len(ready)
 
     def _note(self, number: int, size: int, read_ns: int, kernel_ns: int) -> None:
         """What hot_path.c does for each read: its row, the stream's tail, and a sign where one is called for."""
@@ -205,9 +214,8 @@ class Ear:
     def take(self, wire: HeardWire, data: bytes, read_ns: int) -> None:
         """Note what a wire has read itself."""
         for start in range(0, len(data), MOST_READ_BYTES):
-            part, block = data[start : start + MOST_READ_BYTES], self._tape.block
-            assert block.data is not None
-            block.data[block.used : block.used + len(part)] = part
+            part = data[start : start + MOST_READ_BYTES]
+            self._tape.block.put(part)
             self._note(wire.number, len(part), read_ns, 0)
         self.reads, self.kernel_told = self.reads + 1, False
         self.act()
@@ -274,16 +282,14 @@ class CompiledEar(Ear):
         self._state = _State(*addresses, 0, MOST_READ_BYTES, 0, self.descriptor, 0)
         self._state_address = ctypes.addressof(self._state)
 
-    def hear_round(self) -> int:
-        heard = 0
+    def hear_round(self) -> None:
         while True:
             block = self._tape.block
             most = min(block.room, AT_ONCE)
             found = self._code.hear_round(self._state_address, ctypes.addressof(block))
             self._take_signs()
-            heard += found
             if found < most or self.signs:  # which are acted upon before their sockets are read again
-                return heard
+                return
 
     def hear_until(self, until_ns: int) -> bool:
         pace_ns, loop = int(PACE_S * 1e9) if self.paced else 0, self._loop.listener.fileno()
@@ -326,8 +332,6 @@ class _Listener(selectors.EpollSelector):
     """A selector whose wait goes on through rounds of its ear, until there is something for the event loop."""
 
     ear: Ear | None = None
-    on_fault: Callable[[Exception], object]
-    on_sign: Callable[[Callable[[], None]], object]
 
     def poll(self, timeout: float) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready now, or within `timeout` seconds: the wait without an ear."""
@@ -339,12 +343,10 @@ class _Listener(selectors.EpollSelector):
             return super().select(timeout)
         try:
             others = ear.hear_until(monotonic_ns() + int((LONGEST_WAIT_S if timeout is None else timeout) * 1e9))
-            ear.choose_pace()
-        except Exception as fault:  # which a wait may not raise: the loop hands it to whoever runs the point
+            ear.follow_up()
+        except Exception as fault:  # which a wait may not raise
             self.ear, others = None, False
-            self.on_fault(fault)
-        if ear.signs:
-            self.on_sign(ear.act)
+            ear.hand_on(fault)
         return self.poll(0) if others else []
 
 
@@ -354,8 +356,6 @@ class ListeningLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.listener = _Listener()
         super().__init__(self.listener)
-        self.listener.on_sign = self.call_soon
-        self.listener.on_fault = lambda fault: self.call_soon(_raise, fault)
 
 
 def _raise(fault: Exception) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .framing import ChunkedBody, FramingError, Head, parse_head
-from .hot_path import address_of, library
+from .hot_path import library, pointer_to
 
 HEX_DIGITS = string.hexdigits.encode()
 SHORTEST_EVENT = len(b"8\r\ndata: \n\n\r\n")
@@ -96,7 +96,7 @@ def _uniform_events(
     count = TOO_MANY
     for most in (len(sizes) + 16, len(raw) // SHORTEST_EVENT + 1):  # an event in a read, as a rule
         places = np.empty((3, most), dtype=np.int64)
-        rows = [address_of(places) + row * places.strides[0] for row in range(3)]
+        rows = [pointer_to(places) + row * places.strides[0] for row in range(3)]
         count = code.find_events(raw, len(raw), start, sizes.ctypes.data, len(sizes), *rows, most)
         if count != TOO_MANY:
             break

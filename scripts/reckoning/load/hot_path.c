@@ -18,7 +18,7 @@ static const uint8_t LAST_CHUNK[] = {'\r', '\n', '0', '\r', '\n', '\r', '\n'};
 
 enum sign_kind { CAME = 1, ENDED = 2, STRAYED = 3, LOST = 4 };
 
-struct stream { /* tape.STREAM, by the number of its socket */
+struct stream { /* ear.STREAM, by the number of its socket */
     int64_t last_read_ns;
     uint8_t tail[TAIL]; /* the last bytes of the running response */
     int32_t exchange;   /* -1: no request in flight */
@@ -30,7 +30,7 @@ struct row { /* tape.ROW: one read */
     int32_t exchange, size;
 };
 
-struct sign { /* tape.SIGN: what a read calls for beside keeping it */
+struct sign { /* ear.SIGN: what a read calls for beside keeping it */
     int32_t number, kind;
     int64_t value; /* the row's number in the block; of LOST the errno, 0 for an orderly end */
 };
@@ -41,7 +41,7 @@ struct block { /* tape.Block */
     int64_t data_length, rows_length, used, count, position;
 };
 
-struct ear { /* ear._CompiledEar */
+struct ear { /* ear._State */
     struct stream *streams;
     struct sign *signs;  /* room for AT_ONCE */
     int64_t signs_count; /* of the last round */
@@ -449,7 +449,7 @@ static int whole_event(struct text *t, struct event *event, const uint8_t *raw) 
     return t->at == t->end;
 }
 
-struct run { /* answers.Run: what was known before the run, then after it */
+struct run { /* answers._Run: what was known before the run, then after it */
     int64_t total, first_content_ns; /* -1: none yet */
     int64_t last_usage;              /* the number of the last event with a usage, -1: none in this run */
     int64_t with_text, chunks;

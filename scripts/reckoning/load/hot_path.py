@@ -56,11 +56,11 @@ def library() -> ctypes.CDLL | None:
 def gathered(code: ctypes.CDLL, addresses: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bytes:
     """Return the bytes at these addresses, joined. Whoever asks sees to it that they are there."""
     joined = _new_bytes(None, int(sizes.sum()))
-    code.gather(address_of(addresses), address_of(sizes), len(sizes), joined)  # before anyone else knows of it
+    code.gather(pointer_to(addresses), pointer_to(sizes), len(sizes), joined)  # before anyone else knows of it
     return joined
 
 
-def address_of(array: npt.NDArray[np.int64]) -> int:
+def pointer_to(array: npt.NDArray[np.int64]) -> int:
     """Where an array's numbers begin; it must own or view them whole and writable (`ctypes.data` takes three times)."""
     return ctypes.addressof(_Place.from_buffer(array))
 

@@ -23,8 +23,6 @@ from .hot_path import gathered, library
 
 ROW = np.dtype([("position", "i8"), ("read_ns", "i8"), ("kernel_ns", "i8"), ("exchange", "i4"), ("size", "i4")])
 _ROW = struct.Struct("qqqii")
-STREAM = np.dtype([("last_read_ns", "i8"), ("tail", "S8"), ("exchange", "i4"), ("framed", "i4")])
-SIGN = np.dtype([("number", "i4"), ("kind", "i4"), ("value", "i8")])
 NO_EXCHANGE = -1
 BLOCK_BYTES = 1 << 22  # numpy asks for huge pages from this size on
 ROWS_OF_BLOCK = BLOCK_BYTES // 256  # an event is some 400 bytes; with smaller ones the rows are full before the bytes
@@ -57,6 +55,11 @@ class Block(ctypes.Structure):
     def room(self) -> int:
         """How many reads of MOST_READ_BYTES fit in."""
         return min(self.rows_length - self.count, (self.data_length - self.used) // MOST_READ_BYTES)
+
+    def put(self, data: bytes) -> None:
+        """Place the bytes of a read behind those that are noted; at most MOST_READ_BYTES."""
+        assert self.data is not None
+        self.data[self.used : self.used + len(data)] = data
 
     def note(self, exchange: int, size: int, read_ns: int, kernel_ns: int) -> int:
         """Add the row of a read whose bytes stand at the end of `data` already; return the row's number."""
@@ -112,14 +115,6 @@ class Tape:
         """Bytes so far."""
         return self.last.position + self.last.used
 
-    def append(self, exchange: int, data: bytes, read_ns: int, kernel_ns: int) -> None:
-        """Add what was read elsewhere than into `block`."""
-        for start in range(0, len(data), MOST_READ_BYTES):
-            part, block = data[start : start + MOST_READ_BYTES], self.block
-            assert block.data is not None
-            block.data[block.used : block.used + len(part)] = part
-            block.note(exchange, len(part), read_ns, kernel_ns)
-
     def make_room(self, for_ns: int) -> None:
         """Move the oldest full blocks to the file while too much is held, for at most `for_ns`."""
         until_ns = monotonic_ns() + for_ns
@@ -142,6 +137,7 @@ class Tape:
     def rows(self, exchanges: int) -> Rows:
         """Return the reads of exchanges 0 to `exchanges - 1`, sorted."""
         rows = np.concatenate([block.rows[: block.count] for block in self._blocks])
+        rows = rows[rows["exchange"] != NO_EXCHANGE]
         order = np.argsort(rows["exchange"], kind="stable")
         bounds = np.searchsorted(rows["exchange"][order], np.arange(exchanges + 1))
         columns = (rows[name][order].astype(np.int64) for name in ("position", "size", "read_ns", "kernel_ns"))

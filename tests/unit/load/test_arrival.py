@@ -27,7 +27,7 @@ def arrivals(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Of one response."""
     read, kernel = np.array(read_ns, dtype=np.int64), np.array(kernel_ns, dtype=np.int64)
-    return arrival.arrivals(read, kernel, np.full(len(read), sent_ns), np.arange(len(read)) == 0, clock)
+    return arrival.arrivals(read, kernel, [sent_ns], np.array([0, len(read)]), clock)
 
 
 def test_kernel_times_are_seconds_and_nanoseconds_and_missing_ones_stay_missing() -> None:
@@ -39,9 +39,8 @@ def test_times_never_fall_within_a_response_and_responses_do_not_touch_each_othe
     """The second read of the first response and the third of the second say a time before the read before them."""
     clock = offsets((0, REAL_AHEAD_NS), (10_000_000, REAL_AHEAD_NS))
     kernel = REAL_AHEAD_NS + np.array([4, 3, 5, 1, 6, 2, 7]) * 1_000_000
-    first = np.array([True, False, False, True, False, False, False])
     read = np.full(7, 8_000_000)
-    times, told = arrival.arrivals(read, kernel, np.zeros(7, dtype=np.int64), first, clock)
+    times, told = arrival.arrivals(read, kernel, [0, 0], np.array([0, 3, 7]), clock)
     assert (times // 1_000_000).tolist() == [4, 4, 5, 1, 6, 6, 7]
     assert told.tolist() == [True, False, True, True, True, False, True]
 

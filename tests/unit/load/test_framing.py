@@ -57,3 +57,7 @@ def test_what_follows_a_chunk_is_checked_when_it_comes_later_too() -> None:
     assert body.feed(b"3\r\nabc") is False
     with pytest.raises(FramingError, match="not followed by a line end"):
         body.feed(b"XY")
+
+
+def test_the_usual_end_of_a_read_is_no_end_of_a_body() -> None:
+    assert ChunkedBody().feed(b"5\r\nab\n\n\n\r\n") is False
