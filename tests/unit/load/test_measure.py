@@ -277,6 +277,22 @@ def test_a_fault_of_ours_ends_the_point_and_does_not_hang(chat_workload: dict, m
         measure(server, chat_workload, point(concurrency=1, requests=1))
 
 
+def test_a_fault_of_ours_is_told_even_when_nothing_more_arrives(
+    chat_workload: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: object, *_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("reckoning.load.ear.Ear._leave_sign", broken)
+    with (
+        ScriptedServer(
+            lambda n, body: [0.05, b"".join(step for step in chat(3) if isinstance(step, bytes)), "hang"]
+        ) as server,
+        pytest.raises(ZeroDivisionError, match="ours"),
+    ):
+        measure(server, chat_workload, point(concurrency=1, requests=1), limits={"request_idle_s": 1})
+
+
 def test_a_peer_that_speaks_something_else(chat_workload: dict) -> None:
     with ScriptedServer(lambda n, body: [b"220 mail.example ESMTP\r\n", "close"]) as server:
         measured = measure(server, chat_workload, point(concurrency=1, requests=1))

@@ -46,6 +46,7 @@ def test_every_exchange_gets_its_own_bytes_in_order() -> None:
     assert read_back(tape) == made
     rows = tape.rows(7)
     assert rows.bounds[-1] - rows.bounds[0] == READS - READS // 50
+    assert (rows.bounds[0], rows.bounds[-1]) == (0, len(rows.size))  # what belongs to no exchange is not among them
     for n in range(7):
         times = rows.read_ns[rows.bounds[n] : rows.bounds[n + 1]]
         assert (np.diff(times) > 0).all()
