@@ -6,20 +6,17 @@ that was asked for is never used as the number that came.
 
 from __future__ import annotations
 
-import ctypes
+import operator
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from .events import Response, UniformEvents
-from .hot_path import gathered, library, pointer_to
+from .events import Response
 
 UNTOLD = -1
-WORTH_A_CALL = 8  # events: the last few of a response are seldom usual
 
 OUTCOMES = (
     "ok",
@@ -74,7 +71,9 @@ class _Choice(msgspec.Struct, gc=False):
     finish_reason: Any = None
 
 
-class _Usage(msgspec.Struct, gc=False):
+class Usage(msgspec.Struct, gc=False):
+    """The `usage` of an event."""
+
     completion_tokens: Any = None
     prompt_tokens: Any = None
     prompt_tokens_details: Any = None
@@ -86,7 +85,7 @@ class _Event(msgspec.Struct, gc=False):
     """What is read of an event; values that are read have any type here, so that an odd one spoils only itself."""
 
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: Usage | None = None
     error: Any = None
     meta_info: dict[str, Any] | None = None
     text: Any = None
@@ -96,15 +95,15 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass
-class _Reading:
-    """State while the events of one response are read."""
+class Reading:
+    """What the events of one response say, as far as they have been read."""
 
     answer: Answer
     texts: list[str] = field(default_factory=list)  # of every channel, in order
     with_text: int = 0  # chunks that brought text
-    chunk_counts: array[int] = field(default_factory=lambda: array("q"))  # running token count of each, or UNTOLD
+    chunk_counts: list[int] = field(default_factory=list)  # running token count of each, or UNTOLD
     total: int | None = None
-    usage: _Usage = field(default_factory=_Usage)  # the last one
+    usage: Usage = field(default_factory=Usage)  # the last one
     cumulative_text: str = ""
     finished: bool = False
     error: str | None = None
@@ -121,14 +120,25 @@ def understand(response: Response, ending: str, error: str | None = None) -> Ans
     reading = _read(answer, response.events)
     if ending == "complete" and not response.events and response.body:
         reading.error = _error_in_body(response.body)
-    _settle_usage(answer, reading)
+    return conclude(reading, ending, error, response.fault)
+
+
+def conclude(reading: Reading, ending: str, error: str | None = None, fault: str | None = None) -> Answer:
+    """Complete the answer from all that was read of it. `fault` is the response's."""
+    answer = reading.answer
+    _settle_usage(answer, reading.usage)
     _settle_tokens(answer, reading)
-    answer.outcome, answer.error = _outcome(answer, reading, ending, error, response.fault)
+    answer.outcome, answer.error = _outcome(answer, reading, ending, error, fault)
     return answer
 
 
+def usage_of(event: bytes) -> Usage:
+    """Return the usage that an event tells."""
+    return _decode_event(event).usage or Usage()
+
+
 def _outcome(
-    answer: Answer, reading: _Reading, ending: str, error: str | None, fault: str | None
+    answer: Answer, reading: Reading, ending: str, error: str | None, fault: str | None
 ) -> tuple[str, str | None]:
     if reading.error is not None:
         return "stream-error", reading.error
@@ -145,57 +155,14 @@ def _outcome(
     return "ok", None
 
 
-def _read(answer: Answer, events: Sequence[tuple[int, bytes]]) -> _Reading:
-    reading = _Reading(answer)
-    if isinstance(events, UniformEvents):
-        at = _read_usual(reading, events, 0)
-        while at < len(events):
-            _read_event(reading, *events[at])
-            at += 1
-            if len(events) - at >= WORTH_A_CALL:
-                at = _read_usual(reading, events, at)
-    else:
-        for at_ns, data in events:
-            _read_event(reading, at_ns, data)
+def _read(answer: Answer, events: Sequence[tuple[int, bytes]]) -> Reading:
+    reading = Reading(answer)
+    for at_ns, data in events:
+        _read_event(reading, at_ns, data)
     return reading
 
 
-class _Run(ctypes.Structure):
-    """The same as `run` in hot_path.c."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_int64) for name in ("total", "first_content_ns", "last_usage", "with_text", "chunks")
-    )
-
-
-def _read_usual(reading: _Reading, events: UniformEvents, begin: int) -> int:
-    """Do in compiled code what `_read_event` does, for usual events from number `begin` on; return the next number."""
-    code = library()
-    if code is None or begin == len(events):
-        return begin
-    answer = reading.answer
-    known = [-1 if value is None else value for value in (reading.total, answer.first_content_ns)]
-    run = _Run(*known, -1, 0, 0)
-    found = np.empty((4, len(events) - begin), dtype=np.int64)
-    places, target = events.places, pointer_to(found)
-    sources = [pointer_to(places) + row * places.strides[0] for row in range(3)]
-    targets = [target + row * found.strides[0] for row in range(4)]
-    end = code.read_usual(events.raw, *sources, begin, len(events), ctypes.byref(run), *targets)
-    if run.total >= 0:
-        reading.total = run.total
-    if run.first_content_ns >= 0:
-        answer.first_content_ns = run.first_content_ns
-    if run.last_usage >= 0:
-        reading.usage = _decode_event(events[run.last_usage][1]).usage or _Usage()
-    reading.with_text += run.with_text
-    text = gathered(code, found[2, : run.with_text], found[3, : run.with_text])
-    reading.texts.append(msgspec.json.decode(b'"%b"' % text))
-    answer.chunk_ns.frombytes(found[0, : run.chunks].tobytes())
-    reading.chunk_counts.frombytes(found[1, : run.chunks].tobytes())
-    return end
-
-
-def _read_event(reading: _Reading, at_ns: int, data: bytes) -> None:
+def _read_event(reading: Reading, at_ns: int, data: bytes) -> None:
     try:
         event = _decode_event(data)
         if event.error:
@@ -214,7 +181,7 @@ def _read_event(reading: _Reading, at_ns: int, data: bytes) -> None:
         reading.error = reading.error or f"an event has an unknown form: {_excerpt(data)}"
 
 
-def _read_openai(reading: _Reading, at_ns: int, event: _Event) -> None:
+def _read_openai(reading: Reading, at_ns: int, event: _Event) -> None:
     """An event of /v1/chat/completions or /v1/completions."""
     choices, usage = event.choices, event.usage
     text = content = ""
@@ -243,9 +210,8 @@ def _text_of_calls(calls: Sequence[dict[str, Any]]) -> str:
     return "".join((function.get("name") or "") + (function.get("arguments") or "") for function in functions)
 
 
-def _settle_usage(answer: Answer, reading: _Reading) -> None:
+def _settle_usage(answer: Answer, usage: Usage) -> None:
     """What the last usage says beside the number of output tokens."""
-    usage = reading.usage
     answer.prompt_tokens = _whole(usage.prompt_tokens, answer.prompt_tokens)
     details = usage.prompt_tokens_details
     if isinstance(details, dict):
@@ -255,7 +221,7 @@ def _settle_usage(answer: Answer, reading: _Reading) -> None:
     answer.reasoning_tokens = _whole(reasoning, answer.reasoning_tokens)
 
 
-def _read_generate(reading: _Reading, at_ns: int, event: _Event) -> None:
+def _read_generate(reading: Reading, at_ns: int, event: _Event) -> None:
     """An event of SGLang's /generate: text is cumulative unless the server streams increments."""
     answer, meta = reading.answer, event.meta_info or {}
     text = event.text or ""
@@ -280,7 +246,7 @@ def _read_generate(reading: _Reading, at_ns: int, event: _Event) -> None:
     _note_chunk(reading, at_ns, fresh, count, has_choice=True)
 
 
-def _note_chunk(reading: _Reading, at_ns: int, text: str, count: int | None, has_choice: bool) -> None:
+def _note_chunk(reading: Reading, at_ns: int, text: str, count: int | None, has_choice: bool) -> None:
     """Record a chunk when the event brought text, or a higher token count together with a choice."""
     before = reading.total or 0
     if count is not None and (reading.total is None or count > reading.total):
@@ -293,7 +259,7 @@ def _note_chunk(reading: _Reading, at_ns: int, text: str, count: int | None, has
         reading.chunk_counts.append(UNTOLD if count is None else count)
 
 
-def _settle_tokens(answer: Answer, reading: _Reading) -> None:
+def _settle_tokens(answer: Answer, reading: Reading) -> None:
     """Decide the number of output tokens, and of each chunk, from what the server said.
 
     With a running count on every chunk the differences are exact; tokens that the final count adds (an end-of-sequence
@@ -306,13 +272,12 @@ def _settle_tokens(answer: Answer, reading: _Reading) -> None:
             answer.output_tokens, answer.output_tokens_source = reading.with_text, "counted"
         return
     answer.output_tokens, answer.output_tokens_source = reading.total, "usage"
-    counts = np.asarray(reading.chunk_counts)
-    if len(counts) and (counts != UNTOLD).all():
-        steps = counts.copy()
-        steps[1:] -= counts[:-1]
-        if (steps >= 0).all():
+    counts = reading.chunk_counts
+    if counts and UNTOLD not in counts:
+        steps = [counts[0], *map(operator.sub, counts[1:], counts)]
+        if min(steps) >= 0:
             steps[-1] += reading.total - counts[-1]
-            answer.chunk_tokens = steps.tolist()
+            answer.chunk_tokens = steps
     elif reading.total == reading.with_text == len(counts):
         answer.chunk_tokens = [1] * reading.total
 

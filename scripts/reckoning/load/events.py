@@ -7,42 +7,12 @@ import itertools
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
 from .framing import ChunkedBody, FramingError, Head, parse_head
-from .hot_path import library, pointer_to
 
 HEX_DIGITS = string.hexdigits.encode()
-SHORTEST_EVENT = len(b"8\r\ndata: \n\n\r\n")
-TOO_MANY = -2  # of hot_path.c
-
-
-@dataclass(frozen=True, eq=False)
-class UniformEvents(Sequence[tuple[int, bytes]]):
-    """Events that lie in the raw bytes of one response.
-
-    `places` has three rows: event i is `raw[places[0, i]:places[1, i]]`, at `places[2, i]` (ns).
-    """
-
-    raw: bytes
-    places: npt.NDArray[np.int64]
-    count: int  # columns that are used
-
-    def __len__(self) -> int:
-        return self.count
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[int, bytes]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[int, bytes]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[int, bytes] | list[tuple[int, bytes]]:
-        if isinstance(index, slice):
-            return [self[n] for n in range(*index.indices(len(self)))]
-        begin, end, at_ns = self.places[:, range(self.count)[index]].tolist()
-        return at_ns, self.raw[begin:end].strip()
 
 
 @dataclass(frozen=True)
@@ -70,7 +40,7 @@ def decode(raw: bytes, stamps: Sequence[int], sizes: Sequence[int]) -> Response:
         return Response(None, [], raw, str(error))
     if head is None:
         return Response(None, [], b"", "the response head is not complete")
-    declared = "text/event-stream" in head.headers.get("content-type", "")
+    declared = is_event_stream(head)
     if head.chunked and declared:
         events = _uniform_events(raw, head.size, stamps, sizes)
         if events is not None:
@@ -81,34 +51,19 @@ def decode(raw: bytes, stamps: Sequence[int], sizes: Sequence[int]) -> Response:
     return Response(head, _events(raw, spans, list(itertools.accumulate(sizes)), stamps), b"", fault)
 
 
+def is_event_stream(head: Head) -> bool:
+    """Whether a response says that it is a stream of events."""
+    return "text/event-stream" in head.headers.get("content-type", "")
+
+
 def _uniform_events(
     raw: bytes, start: int, stamps: Sequence[int], sizes: Sequence[int]
-) -> Sequence[tuple[int, bytes]] | None:
+) -> list[tuple[int, bytes]] | None:
     """Decode a whole body of one-line events, one per chunk, as all servers of the field send it; None if it is not.
 
     The same as `_events` for such a body, at a fraction of the cost. Nothing is taken for granted: every chunk's size
     is compared with its length, and every chunk must be `data: `, one line, and a blank line.
     """
-    stamps, sizes = np.asarray(stamps, dtype=np.int64), np.ascontiguousarray(sizes, dtype=np.int64)
-    code = library()
-    if code is None:
-        return _uniform_events_in_python(raw, start, stamps, sizes)
-    count = TOO_MANY
-    for most in (len(sizes) + 16, len(raw) // SHORTEST_EVENT + 1):  # an event in a read, as a rule
-        places = np.empty((3, most), dtype=np.int64)
-        rows = [pointer_to(places) + row * places.strides[0] for row in range(3)]
-        count = code.find_events(raw, len(raw), start, sizes.ctypes.data, len(sizes), *rows, most)
-        if count != TOO_MANY:
-            break
-    if count < 0:
-        return None
-    places[2, :count] = stamps[places[2, :count]]
-    return UniformEvents(raw, places, count)
-
-
-def _uniform_events_in_python(
-    raw: bytes, start: int, stamps: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-) -> list[tuple[int, bytes]] | None:
     parts = raw.split(b"\r\n")[raw.count(b"\r\n", 0, start) :]
     counts, chunks = parts[0:-3:2], parts[1:-3:2]
     if parts[-3:] != [b"0", b"", b""] or len(counts) != len(chunks) or not chunks:
@@ -126,7 +81,7 @@ def _uniform_events_in_python(
     ends = np.cumsum(np.array(lengths) + np.array(list(map(len, counts))) + 4) + start
     line_feeds = ends - 4  # the one that ends each data line, before the blank line and the chunk's end
     read = np.searchsorted(np.cumsum(sizes), line_feeds, side="right")
-    times = stamps[read].tolist()
+    times = np.asarray(stamps, dtype=np.int64)[read].tolist()
     return list(zip(times, lines, strict=True))
 
 

@@ -156,50 +156,24 @@ static int hex_digit(uint8_t c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Find the events of a whole body (`events._uniform_events` says of which form): where the data of each begins and ends, and
- * the number of the read that brought its line feed. Returns how many there are, -1 if the body is not of that form, -2 if
- * there are more than `most`. */
-int64_t find_events(const uint8_t *raw, int64_t length, int64_t start, const int64_t *sizes, int64_t reads,
-                    int64_t *begins, int64_t *ends, int64_t *read_numbers, int64_t most) {
-    int64_t at = start, found = 0, read = 0, read_end = reads ? sizes[0] : 0;
-    for (;;) {
-        int64_t size = 0, digits = 0;
-        for (int digit; at < length && digits < 8 && (digit = hex_digit(raw[at])) >= 0; at++, digits++) size = size * 16 + digit;
-        if (!digits || length - at < 4 || raw[at] != '\r' || raw[at + 1] != '\n') return -1;
-        at += 2;
-        if (!size) break;
-        if (length - at < size + 2 || size < 8 || memcmp(raw + at, "data: ", 6)) return -1;
-        int64_t line_feed = at + size - 2, next = at + size + 2;
-        if (memchr(raw + at + 6, '\n', size - 6) != raw + line_feed || memcmp(raw + line_feed, "\n\n\r\n", 4)) return -1;
-        if (found == most) return -2;
-        while (read_end <= line_feed) {
-            if (++read >= reads) return -1;
-            read_end += sizes[read];
-        }
-        begins[found] = at + 6;
-        ends[found] = line_feed;
-        read_numbers[found++] = read;
-        at = next;
-    }
-    return found && length - at == 2 && raw[at] == '\r' && raw[at + 1] == '\n' ? found : -1;
-}
-
 /* --- what an event says ------------------------------------------------------------------------------------------------
  *
- * One pass over the JSON of an event of /v1/chat/completions. It is `usual` when it is valid and says nothing but: one choice
- * that goes on, with text in at most one channel, and perhaps a usage. Whatever else it is, or may be, is left to
- * `answers._read_event`. Text is given as the inside of its JSON string. */
+ * One pass over the JSON of an event of /v1/chat/completions. It is `usual` when it is valid and says nothing but: at most one
+ * choice, with text in at most one channel, and perhaps why it ended or a usage. Whatever else it is, or may be, is left to
+ * `answers._read_event`. */
 
-enum { CONTENT = 1, USAGE = 2 };
 enum { DEEPEST = 32 };
 
+struct span { const uint8_t *begin, *end; }; /* of a string: what is inside of the quotes; `begin` NULL: there is none */
+
 struct event {
-    int64_t text_begin, text_end, tokens; /* tokens: usage.completion_tokens, -1 where there is none */
-    int64_t flags;
+    struct span text, reason;
+    int64_t tokens; /* usage.completion_tokens, -1 where there is none */
+    int content;    /* whether the text is the answer's own */
+    int choice, usage;
 };
 
 struct text { const uint8_t *at, *end; };
-struct span { const uint8_t *begin, *end; };
 
 static void skip_space(struct text *t) {
     while (t->at < t->end && (*t->at == ' ' || *t->at == '\n' || *t->at == '\r' || *t->at == '\t')) t->at++;
@@ -243,6 +217,28 @@ static const uint8_t *after_plain(const uint8_t *at, const uint8_t *end) {
     return at;
 }
 
+/* The four digits after `\u`, or -1. */
+static int code_unit(struct text *t) {
+    int unit = 0;
+    if (t->end - t->at < 4) return -1;
+    for (int n = 0; n < 4; n++) {
+        int digit = hex_digit(*t->at++);
+        if (digit < 0) return -1;
+        unit = unit * 16 + digit;
+    }
+    return unit;
+}
+
+/* What follows `\u`: a character, or the two halves of one. */
+static int escaped_character(struct text *t) {
+    int unit = code_unit(t);
+    if (unit < 0xd800 || unit > 0xdfff) return unit >= 0;
+    if (unit > 0xdbff || t->end - t->at < 6 || t->at[0] != '\\' || t->at[1] != 'u') return 0;
+    t->at += 2;
+    unit = code_unit(t);
+    return unit >= 0xdc00 && unit <= 0xdfff;
+}
+
 static int string(struct text *t, struct span *inside, int *escaped) {
     if (!take(t, '"')) return 0;
     inside->begin = t->at;
@@ -261,11 +257,7 @@ static int string(struct text *t, struct span *inside, int *escaped) {
             c = t->at[1];
             t->at += 2;
             if (c == 'u') {
-                if (t->end - t->at < 4) return 0;
-                for (int n = 0; n < 4; n++)
-                    if (hex_digit(t->at[n]) < 0) return 0;
-                if ((t->at[0] | 0x20) == 'd' && t->at[1] >= '8') return 0; /* half a character: for a whole parser */
-                t->at += 4;
+                if (!escaped_character(t)) return 0;
             } else if (!memchr("\"\\/bfnrt", c, 8)) {
                 return 0;
             }
@@ -369,8 +361,8 @@ static int string_or_null(struct text *t, struct span *inside) {
     return null(t) || string(t, inside, &escaped);
 }
 
-static int delta(struct text *t, struct event *event, const uint8_t *raw) {
-    struct span name, text, found = {NULL, NULL};
+static int delta(struct text *t, struct event *event) {
+    struct span name, text;
     int seen = 0;
     if (!take(t, '{')) return 0;
     if (take(t, '}')) return 1;
@@ -380,29 +372,37 @@ static int delta(struct text *t, struct event *event, const uint8_t *raw) {
         if (content || is(&name, "reasoning_content") || is(&name, "reasoning")) {
             if (!once(&seen, content ? 1 : is(&name, "reasoning") ? 2 : 4) || !string_or_null(t, &text)) return 0;
             if (text.begin == text.end) continue;
-            if (found.begin) return 0;
-            found = text;
-            if (content) event->flags |= CONTENT;
+            if (event->text.begin) return 0;
+            event->text = text;
+            event->content = content;
         } else if (is(&name, "tool_calls")) {
             if (!once(&seen, 8) || !(null(t) || (take(t, '[') && take(t, ']')))) return 0;
         } else if (!skip_value(t, 0)) {
             return 0;
         }
     } while (take(t, ','));
-    if (found.begin) event->text_begin = found.begin - raw, event->text_end = found.end - raw;
     return take(t, '}');
 }
 
-static int only_choice(struct text *t, struct event *event, const uint8_t *raw) {
+static int finish_reason(struct text *t, struct span *reason) {
+    int escaped = 0;
+    if (null(t)) return 1;
+    return string(t, reason, &escaped) && !escaped && reason->end > reason->begin;
+}
+
+static int at_most_one_choice(struct text *t, struct event *event) {
     struct span name;
     int seen = 0;
-    if (!take(t, '[') || !take(t, '{')) return 0;
+    if (!take(t, '[')) return 0;
+    if (take(t, ']')) return 1;
+    event->choice = 1;
+    if (!take(t, '{')) return 0;
     do {
         if (!key(t, &name)) return 0;
         if (is(&name, "delta")) {
-            if (!once(&seen, 1) || !delta(t, event, raw)) return 0;
+            if (!once(&seen, 1) || !delta(t, event)) return 0;
         } else if (is(&name, "finish_reason")) {
-            if (!once(&seen, 2) || !null(t)) return 0;
+            if (!once(&seen, 2) || !finish_reason(t, &event->reason)) return 0;
         } else if (!skip_value(t, 0)) {
             return 0;
         }
@@ -415,7 +415,7 @@ static int usage(struct text *t, struct event *event) {
     int seen = 0;
     if (null(t)) return 1;
     if (!take(t, '{')) return 0;
-    event->flags |= USAGE;
+    event->usage = 1;
     if (take(t, '}')) return 1;
     do {
         if (!key(t, &name)) return 0;
@@ -428,14 +428,14 @@ static int usage(struct text *t, struct event *event) {
     return take(t, '}');
 }
 
-static int whole_event(struct text *t, struct event *event, const uint8_t *raw) {
+static int usual_event(struct text *t, struct event *event) {
     struct span name;
     int seen = 0;
     if (!take(t, '{')) return 0;
     do {
         if (!key(t, &name)) return 0;
         if (is(&name, "choices")) {
-            if (!once(&seen, 1) || !only_choice(t, event, raw)) return 0;
+            if (!once(&seen, 1) || !at_most_one_choice(t, event)) return 0;
         } else if (is(&name, "usage")) {
             if (!once(&seen, 2) || !usage(t, event)) return 0;
         } else if (is(&name, "error") || is(&name, "meta_info")) {
@@ -449,33 +449,100 @@ static int whole_event(struct text *t, struct event *event, const uint8_t *raw) 
     return t->at == t->end;
 }
 
-struct run { /* answers._Run: what was known before the run, then after it */
-    int64_t total, first_content_ns; /* -1: none yet */
-    int64_t last_usage;              /* the number of the last event with a usage, -1: none in this run */
-    int64_t with_text, chunks;
+/* --- what a response says ---------------------------------------------------------------------------------------------- */
+
+struct response { /* responses.RESPONSE; begins and ends are places in `raw`, -1 for none */
+    int64_t head;   /* bytes of its head; 0: the response is not usual, and nothing else is known of it */
+    int64_t chunks; /* in `chunk_ns` and `chunk_counts`, behind those of the responses before */
+    int64_t total, with_text, first_content_ns; /* of the first and the last -1: unknown */
+    int64_t done;                               /* whether there was a [DONE] */
+    int64_t usage_begin, usage_end;             /* the last event with a usage */
+    int64_t reason_begin, reason_end;           /* the last finish_reason */
+    int64_t text_end;                           /* in `texts`: all text as one JSON string, behind that of the response before */
 };
 
-/* Read events from number `begin` on while they are usual, as `answers._note_chunk` would, and return the number of the first
- * that is not, or `count`. Written are the time and the token count (-1 where untold) of each chunk, and where the texts lie. */
-int64_t read_usual(const uint8_t *raw, const int64_t *begins, const int64_t *ends, const int64_t *times, int64_t begin,
-                   int64_t count, struct run *run, int64_t *chunk_ns, int64_t *chunk_counts, const uint8_t **texts,
-                   int64_t *text_lengths) {
-    for (int64_t n = begin; n < count; n++) {
-        struct text t = {raw + begins[n], raw + ends[n]};
-        struct event event = {0, 0, -1, 0};
-        if (!whole_event(&t, &event, raw)) return n;
-        int64_t length = event.text_end - event.text_begin;
-        if ((event.flags & CONTENT) && run->first_content_ns < 0) run->first_content_ns = times[n];
-        if (event.flags & USAGE) run->last_usage = n;
-        if (length || event.tokens > (run->total < 0 ? 0 : run->total)) {
-            chunk_ns[run->chunks] = times[n];
-            chunk_counts[run->chunks++] = event.tokens;
-        }
-        if (length) {
-            texts[run->with_text] = raw + event.text_begin;
-            text_lengths[run->with_text++] = length;
-        }
-        if (event.tokens > run->total) run->total = event.tokens;
+struct chunks { /* of all responses; `counts` are running token counts, -1 where untold */
+    int64_t *times_ns, *counts, used, most;
+};
+
+/* Note what an event says, as `answers._note_chunk` does; 0 if it is not usual. */
+static int note_event(const uint8_t *raw, struct text t, int64_t at_ns, struct response *response, struct chunks *chunks,
+                      uint8_t **text_end) {
+    int64_t begin = t.at - raw, end = t.end - raw;
+    skip_space(&t);
+    if (t.end - t.at == 6 && !memcmp(t.at, "[DONE]", 6)) return response->done = 1;
+    struct event event = {.tokens = -1};
+    if (!usual_event(&t, &event)) return 0;
+    int64_t length = event.text.end - event.text.begin;
+    if (event.content && response->first_content_ns < 0) response->first_content_ns = at_ns;
+    if (event.usage) response->usage_begin = begin, response->usage_end = end;
+    if (event.reason.begin) response->reason_begin = event.reason.begin - raw, response->reason_end = event.reason.end - raw;
+    if (length || (event.choice && event.tokens > (response->total < 0 ? 0 : response->total))) {
+        if (chunks->used == chunks->most) return 0;
+        chunks->times_ns[chunks->used] = at_ns;
+        chunks->counts[chunks->used++] = event.tokens;
+        response->chunks++;
     }
-    return count;
+    if (length) {
+        memcpy(*text_end, event.text.begin, length);
+        *text_end += length;
+        response->with_text++;
+    }
+    if (event.tokens > response->total) response->total = event.tokens;
+    return 1;
+}
+
+/* Take one whole response apart: a head, and events of one line, one to a chunk (`events._uniform_events`). 0 if it is anything
+ * else. `sizes` and `stamps` are of its reads; an event has the time of the read that brought its line feed. */
+static int take_apart(const uint8_t *raw, int64_t begin, int64_t end, const int64_t *sizes, const int64_t *stamps,
+                      struct response *response, struct chunks *chunks, uint8_t **text_end) {
+    const uint8_t *body = memmem(raw + begin, end - begin, "\r\n\r\n", 4);
+    if (!body) return 0;
+    int64_t at = body + 4 - raw, read = 0, read_end = begin + sizes[0], events = 0;
+    int64_t head = at - begin;
+    for (;;) {
+        int64_t size = 0, digits = 0;
+        for (int digit; at < end && digits < 8 && (digit = hex_digit(raw[at])) >= 0; at++, digits++) size = size * 16 + digit;
+        if (!digits || end - at < 4 || raw[at] != '\r' || raw[at + 1] != '\n') return 0;
+        at += 2;
+        if (!size) break;
+        if (end - at < size + 2 || size < 8 || memcmp(raw + at, "data: ", 6)) return 0;
+        int64_t line_feed = at + size - 2;
+        if (memchr(raw + at + 6, '\n', size - 6) != raw + line_feed || memcmp(raw + line_feed, "\n\n\r\n", 4)) return 0;
+        while (read_end <= line_feed) read_end += sizes[++read];
+        if (!note_event(raw, (struct text){raw + at + 6, raw + line_feed}, stamps[read], response, chunks, text_end)) return 0;
+        at += size + 2;
+        events++;
+    }
+    if (!events || end - at != 2 || raw[at] != '\r' || raw[at + 1] != '\n') return 0;
+    response->head = head;
+    return 1;
+}
+
+/* Understand responses that lie one behind the other in `raw`; number n has the reads bounds[n] to bounds[n + 1]. `texts` has
+ * room for `length` bytes. */
+void understand(const uint8_t *raw, const int64_t *sizes, const int64_t *stamps, const int64_t *bounds, int64_t count,
+                struct response *responses, int64_t *chunk_ns, int64_t *chunk_counts, int64_t most_chunks, uint8_t *texts) {
+    struct chunks chunks = {chunk_ns, chunk_counts, 0, most_chunks};
+    uint8_t *text_end = texts;
+    int64_t begin = 0;
+    for (int64_t n = 0; n < count; n++) {
+        const struct response nothing = {.total = -1, .first_content_ns = -1, .usage_begin = -1, .reason_begin = -1};
+        int64_t end = begin, used = chunks.used;
+        uint8_t *text_begin = text_end;
+        for (int64_t read = bounds[n]; read < bounds[n + 1]; read++) end += sizes[read];
+        responses[n] = nothing;
+        if (end > begin) {
+            *text_end++ = '"';
+            if (take_apart(raw, begin, end, sizes + bounds[n], stamps + bounds[n], &responses[n], &chunks, &text_end)) {
+                *text_end++ = '"';
+            } else {
+                responses[n] = nothing;
+                chunks.used = used;
+                text_end = text_begin;
+            }
+        }
+        responses[n].text_end = text_end - texts;
+        begin = end;
+    }
 }

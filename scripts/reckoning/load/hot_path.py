@@ -135,8 +135,6 @@ def _load(path: Path) -> ctypes.CDLL:
     found.hear_until.restype = ctypes.c_int
     found.gather.argtypes = (pointer, pointer, whole, ctypes.c_char_p)
     found.gather.restype = None
-    found.find_events.argtypes = (ctypes.c_char_p, whole, whole, pointer, whole, pointer, pointer, pointer, whole)
-    found.find_events.restype = whole
-    found.read_usual.argtypes = (ctypes.c_char_p, pointer, pointer, pointer, whole, whole, *[pointer] * 5)
-    found.read_usual.restype = whole
+    found.understand.argtypes = (ctypes.c_char_p, *[pointer] * 3, whole, *[pointer] * 3, whole, pointer)
+    found.understand.restype = None
     return found

@@ -14,16 +14,16 @@ from typing import Any
 
 import pandas as pd
 
-from .answers import Answer, understand
+from .answers import Answer
 from .capture import write_capture
 from .closed_loop import ClosedLoop, Course, PointRun, settle
 from .descriptors import TooFewDescriptors, allow_streams
 from .ear import listen
-from .events import decode
-from .exchange import Exchange, Prompt
+from .exchange import Prompt
 from .flags import flag_first_points, flags_of
 from .prompts import PATHS, Text, WorkloadError, endpoint_of, prompt_sequence, read_texts
 from .records import blank_point, point_record, request_row, requests_table
+from .responses import understand_all
 from .server import Server, ServerError, acceptance_length, identity, max_running_requests
 from .stream import Address, request_head
 from .tape import Tape
@@ -215,7 +215,7 @@ class _Session:
             settle(run, tape)
             if keep is not None and self.raw_folder is not None:
                 write_capture(self.raw_folder / f"point{keep}.zst", keep, run.exchanges, tape)
-            return run, [understand_exchange(exchange, tape) for exchange in run.exchanges]
+            return run, understand_all(run.exchanges, tape)
         finally:
             tape.close()
 
@@ -323,12 +323,6 @@ def _never_raising(alive: Alive) -> Alive:
             return f"the check of the server failed: {type(error).__name__}: {error}"
 
     return check
-
-
-def understand_exchange(exchange: Exchange, tape: Tape) -> Answer:
-    """Return the meaning of one exchange's bytes."""
-    raw = tape.read(exchange.positions, exchange.sizes)
-    return understand(decode(raw, exchange.stamps, exchange.sizes), exchange.ending or "cancelled", exchange.error)
 
 
 def _why_none(answers: Sequence[Answer]) -> str:

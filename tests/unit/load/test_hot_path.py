@@ -1,4 +1,4 @@
-"""The compiled hot path: how it comes to be, and that it understands events as Python does."""
+"""The compiled hot path: how it comes to be, and that it understands responses as Python does."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reckoning.load import hot_path
-from reckoning.load.answers import _read_usual, _Reading, understand
-from reckoning.load.events import Response, UniformEvents
-from reckoning.load.framing import Head
+from reckoning.load import events as events_module
+from reckoning.load import hot_path, responses
+from reckoning.load.exchange import Exchange, Prompt
 from reckoning.load.hot_path import CannotCompile, library
-
-HEAD = Head(200, {}, 0, "HTTP/1.1")
+from reckoning.load.tape import MOST_READ_BYTES, Tape
 
 
 @pytest.fixture
@@ -104,15 +102,35 @@ def test_python_is_taken_when_asked_for(fresh: Path, monkeypatch: pytest.MonkeyP
     assert not fresh.exists()
 
 
-# --- events --------------------------------------------------------------------------------------------------------
+# --- responses -----------------------------------------------------------------------------------------------------
+
+SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+DONE = b"[DONE]"
 
 
-def uniform(lines: list[bytes]) -> UniformEvents:
-    """Events one behind the other, at 10, 20, 30, ... ns."""
-    ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
-    begins = ends - np.array([len(line) for line in lines])
-    places = np.stack([begins, ends, 10 * np.arange(1, len(lines) + 1)]).astype(np.int64)
-    return UniformEvents(b"".join(lines), places, len(lines))
+def response(*lines: bytes, head: bytes = SSE) -> bytes:
+    """A whole response with one event for each line."""
+    parts = [b"data: %b\n\n" % line for line in lines]
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+def settled(raws: list[bytes], reads: list[list[int]] | None = None) -> tuple[list[Exchange], Tape]:
+    """Exchanges whose responses came in reads that end at the places given, at 10, 20, 30, ... ns."""
+    tape, exchanges = Tape(), []
+    for number, raw in enumerate(raws):
+        exchange = Exchange(number, number, 0, Prompt("p", b"", 8))
+        exchange.ending = "complete"
+        inner = [] if reads is None else sorted({at for at in reads[number] if 0 < at < len(raw)})
+        ends = np.array([*inner, len(raw)] if raw else [], dtype=np.int64)
+        exchange.sizes = np.diff(ends, prepend=0)
+        exchange.positions = tape.length + ends - exchange.sizes
+        exchange.stamps = 10 * np.arange(1, len(ends) + 1)
+        for position, size in zip(exchange.positions - tape.length, exchange.sizes, strict=True):
+            block = tape.block
+            block.put(raw[position : position + size])
+            block.note(number, int(size), 1, 0)
+        exchanges.append(exchange)
+    return exchanges, tape
 
 
 def usual_event(text: str = "a", count: int | None = 1, **delta: Any) -> dict[str, Any]:
@@ -121,32 +139,103 @@ def usual_event(text: str = "a", count: int | None = 1, **delta: Any) -> dict[st
     return {"id": "x", "choices": [choice], "usage": usage}
 
 
-def how_many_are_usual(*lines: bytes) -> int:
-    return _read_usual(_Reading(understand(Response(HEAD, [], b""), "complete")), uniform(list(lines)), 0)
+@pytest.fixture
+def left_to_python(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The responses that were not taken apart by compiled code."""
+    monkeypatch.setenv(hot_path.VARIABLE, "compiled")
+    seen: list[bytes] = []
+
+    def decode(raw: bytes, *more: Any) -> events_module.Response:
+        seen.append(raw)
+        return events_module.decode(raw, *more)
+
+    monkeypatch.setattr(responses, "decode", decode)
+    return seen
 
 
-def test_what_servers_send_all_the_time_takes_the_compiled_way() -> None:
+def test_what_servers_send_all_the_time_takes_the_compiled_way(left_to_python: list[bytes]) -> None:
     sglang = usual_event("Grüße, 世界 \U0001f600\n", 7, reasoning_content=None)
     forms = [
         sglang,
         usual_event("", 1, reasoning_content="hm"),
         usual_event("x", None),
+        usual_event("x", 1) | {"choices": [], "usage": {"completion_tokens": 1}},
         {"choices": [{"index": 0, "delta": {"content": "x"}}]},
+        {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": "length"}]},
     ]
-    for form in forms:
-        assert how_many_are_usual(json.dumps(form, ensure_ascii=False).encode()) == 1, form
-        assert how_many_are_usual(json.dumps(form, separators=(",", ":"), ensure_ascii=False).encode()) == 1, form
+    dumps = [
+        json.dumps(form, ensure_ascii=ascii_only, separators=separators).encode()
+        for form in forms
+        for ascii_only in (False, True)
+        for separators in (None, (",", ":"))
+    ]
+    [answer] = responses.understand_all(*settled([response(*dumps, DONE)]))
+    assert (answer.outcome, answer.finish_reason, answer.output_tokens) == ("ok", "length", 7)
+    assert answer.text.startswith("Grüße, 世界 \U0001f600\n" * 4 + "hm")
+    assert left_to_python == []
+
+
+def test_the_end_of_a_response_is_understood(left_to_python: list[bytes]) -> None:
+    """Counts worked out by hand: 1, then 3 in one chunk, then the end of sequence, which the last usage adds."""
+    lines = [
+        b'{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}',
+        b'{"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":1}}',
+        b'{"choices":[{"delta":{"content":"bcd"}}],"usage":{"completion_tokens":4}}',
+        b'{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"completion_tokens":4}}',
+        b'{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5}}',
+    ]
+    raw = response(*lines, DONE)
+    [answer] = responses.understand_all(*settled([raw], [[raw.index(b"bcd")]]))
+    assert (answer.outcome, answer.text, answer.finish_reason) == ("ok", "abcd", "stop")
+    assert (list(answer.chunk_ns), answer.chunk_tokens, answer.output_tokens) == ([10, 20], [1, 4], 5)
+    assert (answer.first_content_ns, answer.prompt_tokens) == (10, 9)
+    assert left_to_python == []
+
+
+USUAL = json.dumps(usual_event()).encode()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        SSE,
+        SSE[:-1],
+        response(USUAL)[:-1],
+        response(USUAL) + b"x",
+        response(USUAL).replace(b"0\r\n\r\n", b"0\r\nTrailer: x\r\n\r\n"),
+        response(USUAL).replace(b"data: ", b"data:"),
+        response(USUAL).replace(b"data: ", b"event:"),
+        response(USUAL, head=SSE.replace(b"200 OK", b"404 Not Found")),
+        response(USUAL, head=SSE.replace(b"event-stream", b"plain")),
+        response(USUAL, head=SSE.replace(b"Transfer-Encoding", b"X-Transfer-Encoding")),
+        response(USUAL, head=SSE.replace(b"HTTP", b"FTTP")),
+        response(USUAL, head=b"HTTP/1.1 100 Continue\r\n\r\n" + SSE),
+    ],
+)
+def test_another_framing_is_left_to_python(raw: bytes, left_to_python: list[bytes]) -> None:
+    before, after = response(USUAL, DONE), response(json.dumps(usual_event("after")).encode(), DONE)
+    exchanges, tape = settled([before, raw, after])
+    texts = [answer.text for answer in responses.understand_all(exchanges, tape)]
+    assert (texts[0], texts[2]) == ("a", "after")
+    assert left_to_python == [raw]
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        b"[DONE]",
         b"",
         b"{}",
-        b'{"choices":[]}',
         b'{"choices":[{"delta":{"content":"a"}},{"delta":{"content":"b"}}]}',
-        b'{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}',
+        b'{"choices":[{"delta":{"content":"a"},"finish_reason":3}]}',
+        b'{"choices":[{"delta":{"content":"a"},"finish_reason":""}]}',
+        b'{"choices":[{"delta":{"content":"a"},"finish_reason":"\\u0061"}]}',
+        b'{"choices":[{"delta":null}]}',
+        b'{"choices":[{}]}',
+        b'{"choices":[null]}',
+        b'{"choices":null}',
+        b"[DONE] x",
+        b'"[DONE]"',
         b'{"choices":[{"delta":{"content":"a","reasoning_content":"b"}}]}',
         b'{"choices":[{"delta":{"content":"a","content":"b"}}]}',
         b'{"choices":[{"delta":{"content":"a"}}],"error":{}}',
@@ -156,6 +245,9 @@ def test_what_servers_send_all_the_time_takes_the_compiled_way() -> None:
         b'{"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":-1}}',
         b'{"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":01}}',
         b'{"choices":[{"delta":{"content":"\\ud83d"}}]}',
+        b'{"choices":[{"delta":{"content":"\\ud83d\\u0061"}}]}',
+        b'{"choices":[{"delta":{"content":"\\ude00"}}]}',
+        b'{"choices":[{"delta":{"content":"\\ud83"}}]}',
         b'{"choices":[{"delta":{"content":"\xc3"}}]}',
         b'{"choices":[{"delta":{"content":"\xed\xa0\x80"}}]}',
         b'{"choices":[{"delta":{"content":"a\x01"}}]}',
@@ -167,8 +259,10 @@ def test_what_servers_send_all_the_time_takes_the_compiled_way() -> None:
         b'{"x":' + b"[" * 40 + b"]" * 40 + b',"choices":[{"delta":{"content":"a"}}]}',
     ],
 )
-def test_whatever_else_it_may_be_is_left_to_python(line: bytes) -> None:
-    assert how_many_are_usual(line) == 0
+def test_whatever_else_an_event_may_be_is_left_to_python(line: bytes, left_to_python: list[bytes]) -> None:
+    raw = response(USUAL, line, DONE)
+    responses.understand_all(*settled([raw]))
+    assert left_to_python == [raw]
 
 
 VALUES = st.sampled_from(
@@ -223,9 +317,34 @@ def events(draw: st.DrawFn) -> bytes:
     return bytes(line).strip()
 
 
-@settings(max_examples=600, deadline=None)
-@given(st.lists(events(), min_size=1, max_size=12))
-def test_compiled_and_python_understand_the_same(lines: list[bytes]) -> None:
-    both = uniform(lines)
-    compiled, python = (understand(Response(HEAD, form, b""), "complete") for form in (both, list(both)))
-    assert compiled == python
+@st.composite
+def whole_responses(draw: st.DrawFn) -> tuple[bytes, list[int]]:
+    """A response, perhaps with some bytes broken or its end missing, and where its reads end."""
+    last = draw(st.sampled_from([[], [DONE], [b'{"choices":[],"usage":{"completion_tokens":9}}', DONE]]))
+    raw = bytearray(response(*draw(st.lists(events(), max_size=8)), *last))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 0, 1]))):
+        at = draw(st.integers(0, len(raw) - 1))
+        raw[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
+    length = draw(st.sampled_from([len(raw)] * 4 + [draw(st.integers(0, len(raw)))]))
+    return bytes(raw[:length]), draw(st.lists(st.integers(1, max(length, 1)), max_size=8))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(whole_responses(), min_size=1, max_size=4))
+def test_compiled_and_python_understand_the_same(both: list[tuple[bytes, list[int]]]) -> None:
+    exchanges, tape = settled([raw for raw, _ in both], [reads for _, reads in both])
+    compiled = responses.understand_all(exchanges, tape)
+    assert compiled == [responses.understand_exchange(exchange, tape) for exchange in exchanges]
+
+
+def test_responses_longer_than_a_batch_are_understood(left_to_python: list[bytes]) -> None:
+    lines = [json.dumps(usual_event("x" * 3000, n + 1)).encode() for n in range(500)]
+    raw = response(*lines, DONE)
+    assert len(raw) > responses.BATCH_BYTES
+    ends = list(range(MOST_READ_BYTES, len(raw), MOST_READ_BYTES))
+    small = response(USUAL, DONE)
+    exchanges, tape = settled([raw, small, b"", raw, small], [ends, [], [], ends, []])
+    found = responses.understand_all(exchanges, tape)
+    assert [answer.output_tokens for answer in found] == [500, 1, None, 500, 1]
+    assert [len(answer.text) for answer in found] == [1_500_000, 1, 0, 1_500_000, 1]
+    assert left_to_python == [b""]
