@@ -22,10 +22,9 @@ import selectors
 import socket
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from enum import IntEnum
 from time import monotonic_ns
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -41,7 +40,7 @@ PACED_ABOVE, EAGER_BELOW = 4000, 2500  # reads per second: with fewer the clock 
 MOST_DESCRIPTORS = 1 << 20
 LONGEST_WAIT_S = 1.0
 STREAM = np.dtype([("last_read_ns", "i8"), ("tail", "S8"), ("exchange", "i4"), ("framed", "i4")])
-SIGN = np.dtype([("number", "i4"), ("kind", "i4"), ("value", "i8")])
+SIGN = np.dtype([("number", "i4"), ("kind", "i4"), ("exchange", "i4"), ("size", "i4"), ("begin", "i8")])
 T = TypeVar("T")
 
 
@@ -65,15 +64,14 @@ class HeardWire(Protocol):
     def fail(self, error: Exception | None) -> None: ...
 
 
-@dataclass(frozen=True)
-class _Heard:
+class _Heard(NamedTuple):
     """A sign, and what it is about."""
 
     wire: HeardWire
-    sign: Sign
+    sign: int
     exchange: int
-    data: bytes = b""
-    error: int = 0
+    data: bytes
+    error: int
 
 
 class Ear:
@@ -187,13 +185,13 @@ class Ear:
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
-                self._leave_sign(number, Sign.LOST, error.errno or 0)
+                self._leave_sign(number, Sign.LOST, size=error.errno or 0)
                 continue
             if size:
                 self._note(number, size, monotonic_ns(), kernel_time(notes))
                 self.reads, self.kernel_told = self.reads + 1, bool(notes)
             else:
-                self._leave_sign(number, Sign.LOST, 0)
+                self._leave_sign(number, Sign.LOST)
 
     def _note(self, number: int, size: int, read_ns: int, kernel_ns: int) -> None:
         """What hot_path.c does for each read: its row, the stream's tail, and a sign where one is called for."""
@@ -203,13 +201,14 @@ class Ear:
         tail = (bytes(self._tail[number]) + block.data[max(block.used, end - 8) : end].tobytes())[-8:]
         self._tail[number] = tail
         self._last_read_ns[number] = read_ns
-        row = block.note(exchange, size, read_ns, kernel_ns)
+        begin = block.used
+        block.note(exchange, size, read_ns, kernel_ns)
         if exchange < 0:
-            self._leave_sign(number, Sign.STRAYED, row)
+            self._leave_sign(number, Sign.STRAYED)
         elif not self._framed[number]:
-            self._leave_sign(number, Sign.CAME, row)
+            self._leave_sign(number, Sign.CAME, exchange, size, begin)
         elif tail.endswith(LAST_CHUNK):
-            self._leave_sign(number, Sign.ENDED, row)
+            self._leave_sign(number, Sign.ENDED, exchange)
 
     def take(self, wire: HeardWire, data: bytes, read_ns: int) -> None:
         """Note what a wire has read itself."""
@@ -220,19 +219,20 @@ class Ear:
         self.reads, self.kernel_told = self.reads + 1, False
         self.act()
 
-    def _leave_sign(self, number: int, sign: Sign, value: int) -> None:
-        """Keep what a sign is about, before the next read: `value` is the row's number in the block, or an errno."""
-        wire, block = self._wires.get(number), self._tape.last
+    def _leave_sign(self, number: int, sign: int, exchange: int = NO_EXCHANGE, size: int = 0, begin: int = 0) -> None:
+        """Keep what a sign is about, before the next read: bytes of the tape's last block, or (`size`) an errno."""
+        wire = self._wires.get(number)
         if wire is None:
             return
-        if sign is Sign.LOST:
-            self.signs.append(_Heard(wire, sign, NO_EXCHANGE, error=value))
+        if sign == Sign.LOST:
+            self.signs.append(_Heard(wire, sign, exchange, b"", size))
             return
-        assert block.data is not None
-        position, _, _, exchange, size = block.rows[value].item()
-        start = position - block.position
-        data = block.data[start : start + size].tobytes() if sign is Sign.CAME else b""
-        self.signs.append(_Heard(wire, sign, exchange, data))
+        data = b""
+        if sign == Sign.CAME:
+            held = self._tape.last.data
+            assert held is not None
+            data = held[begin : begin + size].tobytes()
+        self.signs.append(_Heard(wire, sign, exchange, data, 0))
 
     def act(self) -> None:
         """Act upon the signs of the reads so far, in their order, unless their wire or request has gone meanwhile."""
@@ -241,12 +241,12 @@ class Ear:
             wire = heard.wire
             if self._wires.get(wire.number) is not wire:
                 continue
-            if heard.sign is Sign.LOST:
+            if heard.sign == Sign.LOST:
                 wire.fail(OSError(heard.error, os.strerror(heard.error)) if heard.error else None)
-            elif heard.sign is Sign.STRAYED:
+            elif heard.sign == Sign.STRAYED:
                 wire.strayed()
             elif self._exchange[wire.number] == heard.exchange:
-                if heard.sign is Sign.CAME:
+                if heard.sign == Sign.CAME:
                     wire.came(heard.data)
                 else:
                     wire.ended()
@@ -304,8 +304,8 @@ class CompiledEar(Ear):
         state = self._state
         self.reads, self.kernel_told = state.reads, bool(state.told)
         if state.signs_count:
-            for number, kind, value in self._found_signs[: state.signs_count].tolist():
-                self._leave_sign(number, Sign(kind), value)
+            for found in self._found_signs[: state.signs_count].tolist():
+                self._leave_sign(*found)
 
 
 class _State(ctypes.Structure):

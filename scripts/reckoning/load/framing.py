@@ -6,8 +6,9 @@ parser must know which bytes are body. RFC 9112, sections 6 and 7.1.
 
 from __future__ import annotations
 
+import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 END_OF_CHUNKS = b"0\r\n\r\n"
 LAST_CHUNK = b"\r\n" + END_OF_CHUNKS  # as it follows the chunk before it, or the head
@@ -35,7 +36,7 @@ class Head:
     @property
     def content_length(self) -> int | None:
         value = self.headers.get("content-length")
-        return int(value) if value is not None and value.isdigit() else None
+        return int(value) if value is not None and _is_number(value) else None
 
     @property
     def keeps_alive(self) -> bool:
@@ -58,18 +59,25 @@ def parse_head(data: bytes) -> Head | None:
             if len(data) - start > LONGEST_HEAD:
                 raise FramingError(f"no end of the response head within {LONGEST_HEAD} bytes")
             return None
-        lines = data[start:end].decode("latin-1").split("\r\n")
-        version, _, rest = lines[0].partition(" ")
-        code = rest[:3]
-        if not version.startswith("HTTP/1.") or not code.isdigit():
-            raise FramingError(f"not an HTTP/1.x status line: {lines[0][:80]!r}")
-        if code.startswith("1"):
-            start = end + 4
-            continue
-        headers = {
-            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])
-        }
-        return Head(int(code), headers, end + 4, version)
+        head = _parse_whole_head(data[start : end + 4])
+        if not 100 <= head.status < 200:
+            return head if start == 0 else replace(head, size=end + 4)
+        start = end + 4
+
+
+@functools.lru_cache(maxsize=64)  # a server's heads differ by their date at most
+def _parse_whole_head(data: bytes) -> Head:
+    lines = data[:-4].decode("latin-1").split("\r\n")
+    version, _, rest = lines[0].partition(" ")
+    code = rest[:3]
+    if not version.startswith("HTTP/1.") or not _is_number(code):
+        raise FramingError(f"not an HTTP/1.x status line: {lines[0][:80]!r}")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    return Head(int(code), headers, len(data), version)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()  # `isdigit` alone takes a superscript two, which latin-1 has
 
 
 class ChunkedBody:

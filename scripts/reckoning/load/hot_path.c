@@ -32,7 +32,9 @@ struct row { /* tape.ROW: one read */
 
 struct sign { /* ear.SIGN: what a read calls for beside keeping it */
     int32_t number, kind;
-    int64_t value; /* the row's number in the block; of LOST the errno, 0 for an orderly end */
+    int32_t exchange;
+    int32_t size;  /* bytes; of LOST the errno, 0 for an orderly end */
+    int64_t begin; /* where they stand in the block */
 };
 
 struct block { /* tape.Block */
@@ -84,7 +86,7 @@ int hear_round(struct ear *ear, struct block *block) {
             epoll_ctl(ear->epoll, EPOLL_CTL_MOD, number, &(struct epoll_event){ARMED, {.fd = number}});
         if (size < 0 && errno == EINTR) continue;
         if (size <= 0) {
-            ear->signs[ear->signs_count++] = (struct sign){number, LOST, size < 0 ? errno : 0};
+            ear->signs[ear->signs_count++] = (struct sign){number, LOST, -1, size < 0 ? errno : 0, 0};
             continue;
         }
         struct timespec received = {0, 0};
@@ -109,7 +111,7 @@ int hear_round(struct ear *ear, struct block *block) {
             kind = CAME;
         else if (memcmp(stream->tail + TAIL - sizeof LAST_CHUNK, LAST_CHUNK, sizeof LAST_CHUNK) == 0)
             kind = ENDED;
-        if (kind) ear->signs[ear->signs_count++] = (struct sign){number, kind, block->count};
+        if (kind) ear->signs[ear->signs_count++] = (struct sign){number, kind, stream->exchange, (int32_t)size, block->used};
         block->used += size;
         block->count++;
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from .answers import Answer
@@ -240,14 +242,20 @@ def point_record(
     return entry, rows
 
 
-def arrivals(answer: Answer) -> tuple[Sequence[int], Sequence[int]] | None:
-    """Return chunk times and tokens; where the tokens per chunk are unknown they are spread evenly over the chunks."""
-    if not answer.chunk_ns or answer.output_tokens is None:
-        return None
-    if answer.chunk_tokens is not None:
-        return answer.chunk_ns, answer.chunk_tokens
-    count, total = len(answer.chunk_ns), answer.output_tokens
-    return answer.chunk_ns, [total * (n + 1) // count - total * n // count for n in range(count)]
+def chunks_of(answers: Iterable[Answer]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the time (ns) and the tokens of every chunk, answer by answer; of answers without a token count none.
+
+    Where the tokens per chunk are unknown they are spread evenly over the answer's chunks.
+    """
+    known = [answer for answer in answers if answer.chunk_ns and answer.output_tokens is not None]
+    times = [np.frombuffer(answer.chunk_ns, dtype=np.int64) for answer in known]
+    tokens = itertools.chain.from_iterable(answer.chunk_tokens or _spread_evenly(answer) for answer in known)
+    return np.concatenate([np.zeros(0, dtype=np.int64), *times]), np.fromiter(tokens, dtype=np.int64)
+
+
+def _spread_evenly(answer: Answer) -> list[int]:
+    count, total = len(answer.chunk_ns), answer.output_tokens or 0
+    return [total * (n + 1) // count - total * n // count for n in range(count)]
 
 
 def _planned(pairs: Iterable[Pair]) -> bool:
@@ -287,13 +295,13 @@ def _mean_ttft_ms(good: Sequence[Pair]) -> float | None:
 
 
 def _tokens(run: PointRun, good: Sequence[Pair], window: Window) -> dict[str, Any]:
-    known = [found for pair in good if (found := arrivals(pair.answer)) is not None]
-    total = sum(sum(tokens) for _, tokens in known)
+    times, tokens = chunks_of(pair.answer for pair in good)
+    known, total = len(times) > 0, int(tokens.sum())
     last_ns = max((exchange.end_ns for exchange in run.exchanges), default=run.start_ns)
     whole_s = (last_ns - run.start_ns) / 1e9
-    inside = sum(tokens_inside(times, tokens, window) for times, tokens in known)
+    inside = tokens_inside(times, tokens, window)
     steady = inside / window.length_s if known and window.length_s > 0 else None
-    peak = peak_tokens_per_s(known)
+    peak = peak_tokens_per_s(times, tokens)
     return {
         "output_tokens": total if known else None,
         "output_tok_s": steady,

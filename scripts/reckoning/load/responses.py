@@ -7,7 +7,6 @@ The usual ones are taken apart many at a time by `hot_path.c`; whatever else a r
 from __future__ import annotations
 
 import ctypes
-import functools
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -117,7 +116,6 @@ def _read_usual(answer: Answer, usual: Usual, raw: bytes, text: bytes, counts: l
     )
 
 
-@functools.lru_cache(maxsize=64)
 def _usual_head(data: bytes) -> Head | None:
     """Return the head of a usual response; None where a response is not usual, by its head or altogether."""
     try:

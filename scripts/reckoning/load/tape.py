@@ -61,15 +61,14 @@ class Block(ctypes.Structure):
         assert self.data is not None
         self.data[self.used : self.used + len(data)] = data
 
-    def note(self, exchange: int, size: int, read_ns: int, kernel_ns: int) -> int:
-        """Add the row of a read whose bytes stand at the end of `data` already; return the row's number."""
+    def note(self, exchange: int, size: int, read_ns: int, kernel_ns: int) -> None:
+        """Add the row of a read whose bytes stand at the end of `data` already."""
         row = self.count
         _ROW.pack_into(
             self._row_bytes, row * ROW.itemsize, self.position + self.used, read_ns, kernel_ns, exchange, size
         )
         self.used += size
         self.count = row + 1
-        return row
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -109,22 +110,18 @@ def most_in_flight(intervals: Iterable[Interval]) -> int:
     return most
 
 
-def tokens_inside(chunk_ns: Sequence[int], chunk_tokens: Sequence[int], window: Window) -> int:
-    """Return the tokens of one response that arrived inside the window: after its start, at its end at the latest."""
+def tokens_inside(chunk_ns: npt.NDArray[np.int64], chunk_tokens: npt.NDArray[np.int64], window: Window) -> int:
+    """Return the tokens that arrived inside the window: after its start, at its end at the latest."""
     if window.start_ns is None or window.end_ns is None:
         return 0
-    at = np.asarray(chunk_ns, dtype=np.int64)
-    return int(np.asarray(chunk_tokens, dtype=np.int64)[(at > window.start_ns) & (at <= window.end_ns)].sum())
+    return int(chunk_tokens[(chunk_ns > window.start_ns) & (chunk_ns <= window.end_ns)].sum())
 
 
-def peak_tokens_per_s(responses: Iterable[tuple[Sequence[int], Sequence[int]]]) -> float | None:
-    """Return the largest number of tokens in any one second, from each response's chunk times (ns) and tokens."""
-    known = list(responses)
-    if not any(len(at) for at, _ in known):
+def peak_tokens_per_s(chunk_ns: npt.NDArray[np.int64], chunk_tokens: npt.NDArray[np.int64]) -> float | None:
+    """Return the largest number of tokens in any one second, from the chunks' times in any order; None without any."""
+    if not len(chunk_ns):
         return None
-    times = np.concatenate([np.asarray(at, dtype=np.int64) for at, _ in known])
-    tokens = np.concatenate([np.asarray(count, dtype=np.int64) for _, count in known])
-    order = np.argsort(times, kind="stable")
-    times, until = times[order], np.concatenate([[0], np.cumsum(tokens[order])])
+    order = np.argsort(chunk_ns, kind="stable")
+    times, until = chunk_ns[order], np.concatenate([[0], np.cumsum(chunk_tokens[order])])
     first = np.searchsorted(times, times - 1_000_000_000, side="right")
     return float((until[1:] - until[first]).max())

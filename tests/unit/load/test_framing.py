@@ -61,3 +61,19 @@ def test_what_follows_a_chunk_is_checked_when_it_comes_later_too() -> None:
 
 def test_the_usual_end_of_a_read_is_no_end_of_a_body() -> None:
     assert ChunkedBody().feed(b"5\r\nab\n\n\n\r\n") is False
+
+
+def test_digits_that_are_no_ascii_are_no_number() -> None:
+    with pytest.raises(FramingError, match="status line"):
+        parse_head("HTTP/1.1 20² OK\r\n\r\n".encode("latin-1"))
+    head = parse_head("HTTP/1.1 200 OK\r\nContent-Length: 1²\r\n\r\n".encode("latin-1"))
+    assert head is not None
+    assert head.content_length is None
+
+
+def test_the_size_of_a_head_counts_interim_heads_whatever_was_parsed_before() -> None:
+    final, interim = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    for data in (final, interim + final, interim + interim + final, final):
+        head = parse_head(data + b"body")
+        assert head is not None
+        assert (head.status, head.size) == (200, len(data))

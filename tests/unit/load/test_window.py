@@ -1,5 +1,6 @@
 """The steady window and what is counted inside it."""
 
+import numpy as np
 import pytest
 
 from reckoning.load.window import (
@@ -44,7 +45,7 @@ def test_whole_cycles_of_streams_in_step_give_the_true_rate() -> None:
     tokens = 0
     for one in intervals:
         times = [one.start_ns + S // 10 + n * S // 100 for n in range(257)]
-        tokens += tokens_inside(times, [1] * 257, window)
+        tokens += tokens_inside(np.array(times), np.ones(257, dtype=int), window)
     assert tokens / window.length_s == pytest.approx(8 * 257 / 2.66, rel=1e-9)
 
 
@@ -71,10 +72,10 @@ def test_a_request_that_begins_as_another_ends_is_not_two_at_once() -> None:
 
 
 def test_only_tokens_inside_the_window_count() -> None:
-    assert tokens_inside([1, 2, 3, 4], [1, 4, 4, 4], Window(1, 3)) == 8
+    assert tokens_inside(np.array([1, 2, 3, 4]), np.array([1, 4, 4, 4]), Window(1, 3)) == 8
 
 
 def test_peak_counts_tokens_not_chunks() -> None:
     """CASE 34: 4 tokens every 40 ms are 100 a second at least once, although there are 25 chunks."""
-    assert peak_tokens_per_s([([n * 40_000_000 for n in range(100)], [4] * 100)]) == 100.0
-    assert peak_tokens_per_s([]) is None
+    assert peak_tokens_per_s(np.arange(100) * 40_000_000, np.full(100, 4)) == 100.0
+    assert peak_tokens_per_s(np.array([]), np.array([])) is None
