@@ -500,7 +500,7 @@ static int take_apart(const uint8_t *raw, int64_t begin, int64_t end, const int6
                       struct response *response, struct chunks *chunks, uint8_t **text_end) {
     const uint8_t *body = memmem(raw + begin, end - begin, "\r\n\r\n", 4);
     if (!body) return 0;
-    int64_t at = body + 4 - raw, read = 0, read_end = begin + sizes[0], events = 0;
+    int64_t at = body + 4 - raw, read = 0, read_end = begin + sizes[0];
     int64_t head = at - begin;
     for (;;) {
         int64_t size = 0, digits = 0;
@@ -514,9 +514,8 @@ static int take_apart(const uint8_t *raw, int64_t begin, int64_t end, const int6
         while (read_end <= line_feed) read_end += sizes[++read];
         if (!note_event(raw, (struct text){raw + at + 6, raw + line_feed}, stamps[read], response, chunks, text_end)) return 0;
         at += size + 2;
-        events++;
     }
-    if (!events || end - at != 2 || raw[at] != '\r' || raw[at + 1] != '\n') return 0;
+    if (end - at != 2 || raw[at] != '\r' || raw[at + 1] != '\n') return 0;
     response->head = head;
     return 1;
 }
@@ -531,7 +530,6 @@ void understand(const uint8_t *raw, const int64_t *sizes, const int64_t *stamps,
     for (int64_t n = 0; n < count; n++) {
         const struct response nothing = {.total = -1, .first_content_ns = -1, .usage_begin = -1, .reason_begin = -1};
         int64_t end = begin, used = chunks.used;
-        uint8_t *text_begin = text_end;
         for (int64_t read = bounds[n]; read < bounds[n + 1]; read++) end += sizes[read];
         responses[n] = nothing;
         if (end > begin) {
@@ -541,7 +539,6 @@ void understand(const uint8_t *raw, const int64_t *sizes, const int64_t *stamps,
             } else {
                 responses[n] = nothing;
                 chunks.used = used;
-                text_end = text_begin;
             }
         }
         responses[n].text_end = text_end - texts;

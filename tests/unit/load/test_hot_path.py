@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from reckoning.load import events as events_module
 from reckoning.load import hot_path, responses
-from reckoning.load.exchange import Exchange, Prompt
+from reckoning.load.exchange import ENDINGS, Exchange, Prompt
 from reckoning.load.hot_path import CannotCompile, library
 from reckoning.load.tape import MOST_READ_BYTES, Tape
 
@@ -175,6 +175,9 @@ def test_what_servers_send_all_the_time_takes_the_compiled_way(left_to_python: l
     assert left_to_python == []
 
 
+USUAL = json.dumps(usual_event()).encode()
+
+
 def test_the_end_of_a_response_is_understood(left_to_python: list[bytes]) -> None:
     """Counts worked out by hand: 1, then 3 in one chunk, then the end of sequence, which the last usage adds."""
     lines = [
@@ -192,7 +195,30 @@ def test_the_end_of_a_response_is_understood(left_to_python: list[bytes]) -> Non
     assert left_to_python == []
 
 
-USUAL = json.dumps(usual_event()).encode()
+def test_an_event_has_the_time_of_the_read_that_brought_its_line_feed(left_to_python: list[bytes]) -> None:
+    raw = response(USUAL, USUAL, DONE)
+    line_feed = raw.index(b"\n\n", len(SSE))
+    for cut, first in ((line_feed, 20), (line_feed + 1, 10)):
+        [answer] = responses.understand_all(*settled([raw], [[cut]]))
+        assert list(answer.chunk_ns) == [first, 20]
+    assert left_to_python == []
+
+
+def test_a_usage_without_output_tokens_is_a_usage(left_to_python: list[bytes]) -> None:
+    lines = [b'{"choices":[{"delta":{"content":"a"}}]}', b'{"choices":[],"usage":{"prompt_tokens":9}}']
+    [answer] = responses.understand_all(*settled([response(*lines, DONE)]))
+    assert (answer.prompt_tokens, answer.output_tokens, answer.output_tokens_source) == (9, 1, "counted")
+    assert left_to_python == []
+
+
+def test_more_chunks_than_there_is_room_for_are_left_to_python(
+    left_to_python: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responses, "SHORTEST_CHUNK", 600)
+    raw = response(USUAL, USUAL, USUAL, USUAL, DONE)
+    answers = responses.understand_all(*settled([raw, response(USUAL, DONE)]))
+    assert [answer.text for answer in answers] == ["aaaa", "a"]
+    assert left_to_python
 
 
 @pytest.mark.parametrize(
@@ -308,6 +334,8 @@ def events(draw: st.DrawFn) -> bytes:
             holder.pop(key, None)
     if isinstance(event.get("usage"), dict):
         event["usage"]["completion_tokens"] = draw(COUNTS)
+        if draw(st.sampled_from([False, False, True])):
+            del event["usage"]["completion_tokens"]
     line = bytearray(
         json.dumps(event, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, None, 1]))), "utf-8"
     )
@@ -330,9 +358,10 @@ def whole_responses(draw: st.DrawFn) -> tuple[bytes, list[int]]:
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.lists(whole_responses(), min_size=1, max_size=4))
-def test_compiled_and_python_understand_the_same(both: list[tuple[bytes, list[int]]]) -> None:
+@given(st.lists(whole_responses(), min_size=1, max_size=4), st.sampled_from([*ENDINGS, None]))
+def test_compiled_and_python_understand_the_same(both: list[tuple[bytes, list[int]]], ending: str | None) -> None:
     exchanges, tape = settled([raw for raw, _ in both], [reads for _, reads in both])
+    exchanges[0].ending = ending
     compiled = responses.understand_all(exchanges, tape)
     assert compiled == [responses.understand_exchange(exchange, tape) for exchange in exchanges]
 
