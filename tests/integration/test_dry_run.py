@@ -101,6 +101,38 @@ def test_a_launch_can_be_asked_for_by_its_arm(workspace):
     assert sorted(launched) == [f"Launch tp2 in block {block}" for block in (1, 2, 3)]
 
 
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("results/cpu/arms/nope.json", "has no arm 'nope'; its arms are tp1, tp2"),
+        ("results/cpu/launches/nope/block1/outcome.json", "has no arm 'nope'"),
+        ("results/cpu/launches/tp1/block9/outcome.json", "tp1 is planned in block 9: its blocks are 1 to 3"),
+        ("results/cpu/launches/tp2-ep4/block1/outcome.json", "tp2-ep4 is planned in block 1: it is rejected"),
+    ],
+)
+def test_a_target_that_was_mistyped_is_named_with_what_there_is(workspace, target, said):
+    done = workspace.snakemake("-n", target)
+    assert done.returncode != 0
+    assert said in done.stdout + done.stderr
+    assert "KeyError" not in done.stdout + done.stderr
+
+
+def test_a_file_of_prompts_that_cannot_be_used_is_a_fault_of_the_plan(workspace):
+    (workspace.path / "broken.yaml").write_text("- id: a\n  text: hello: [\n")
+    (workspace.path / "empty.jsonl").write_text('{"prompt": "x"}\n{"promt": "y"}\nnot json\n')
+
+    def use_them(config):
+        chat = config["workloads"]["chat"]
+        chat["file"] = "broken.yaml"
+        config["workloads"]["lines"] = {**chat, "kind": "jsonl", "file": "empty.jsonl"}
+
+    done = edited(workspace, use_them)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "broken.yaml: not YAML in line 2" in said
+    assert "line 2: neither `prompt` (text) nor `messages`; line 3: not JSON" in said
+
+
 def test_a_missing_configuration_is_named(workspace):
     shutil.rmtree(workspace.path / "config")
     done = workspace.snakemake("-n")

@@ -160,7 +160,8 @@ def _translated(error: jsonschema.ValidationError) -> Iterator[Fault]:
         allowed = [error.validator_value] if error.validator == "const" else error.validator_value
         choices = ", ".join("null" if item is None else str(item) for item in allowed)
         near = did_you_mean(str(error.instance), [str(item) for item in allowed if item is not None])
-        yield path, error.instance, "not one of the allowed values", f"use {near or choices}"
+        meant = f"use {choices}; did you mean {near}?" if near else f"use {choices}"
+        yield path, error.instance, "not one of the allowed values", meant
     else:
         reason, remedy = _about_limit(error)
         yield path, error.instance, reason, remedy
@@ -186,6 +187,9 @@ def _remedy_for_text_number(text: str) -> str:
     try:
         number = float(text)
     except ValueError:
+        parts = text.split(",")
+        if len(parts) > 1 and all(part.strip().isdigit() for part in parts):
+            return f"write [{', '.join(part.strip() for part in parts)}]"
         return "write a number without quotes"
     plain = int(number) if number.is_integer() and abs(number) < 1e15 else number
     return f"write {plain} (no quotes, no exponent, no leading zero)"

@@ -10,6 +10,9 @@ from reckoning.experiment.arms import Report
 from reckoning.experiment.names import slug
 from reckoning.experiment.places import find
 from reckoning.experiment.shapes import Workload
+from reckoning.prompt_files import WorkloadError, read_jsonl, read_prompts
+
+JSONL_LINES_CHECKED = 2000  # the rest when it is measured: every job plans again, and a data set can be long
 
 
 def resolve(config: Mapping[str, Any], report: Report) -> list[Workload]:
@@ -51,6 +54,14 @@ def _check_file(path: tuple[str, ...], raw: Mapping[str, Any], report: Report) -
         report(here, None, f"a workload of kind {raw['kind']} needs a file", "add file: resources/prompts/chat.yaml")
     elif (found := find(raw["file"])) is None or not found.is_file():
         report(here, raw["file"], "there is no such file", "correct the path (it is relative to the repository)")
+    else:
+        try:
+            if raw["kind"] == "prompts":
+                read_prompts(found)
+            else:
+                read_jsonl(found, raw["text_field"] or "prompt", at_most=JSONL_LINES_CHECKED)
+        except (WorkloadError, OSError) as error:
+            report(here, raw["file"], f"the file cannot be used: {error}", "correct it; resources/prompts has examples")
 
 
 def reduced(workloads: Sequence[Workload], levels: Any, report: Report) -> list[Workload]:

@@ -81,7 +81,8 @@ class _Walk:
             here = (*path, name)
             if name in seen and key.tag != "tag:yaml.org,2002:merge":
                 reason = f"the key is given twice (first on line {seen[name]}); YAML would silently keep the last"
-                self._fault(here, reason, "keep one of the two", line=line)
+                what = value.value if value.id == "scalar" else f"another {value.id}"
+                self._fault(here, reason, "keep one of the two", line=line, value=what)
             seen.setdefault(name, line)
             self.lines.setdefault(here, line)
             self.visit(value, here, above)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
+import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -16,134 +15,49 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from reckoning.files import write_json, write_table
 
 from .flags import FLAGS
-from .prompts import KINDS
+from .hot_path import CannotCompile, library, why_python
+from .options import faults_of, parser, points_of, workload_of
 from .server import Server, ServerError
 from .session import Interrupted, Measured, Target, measure_points
-from .summary import summary_table
-
-OWN_PROMPTS = Path(__file__).resolve().parents[3] / "resources" / "prompts" / "chat.yaml"
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the command line; every option says what it is in the field's terms."""
-    cli = argparse.ArgumentParser(
-        prog="python -m reckoning.load",
-        description="Measure a running server with a closed loop of C streams (or Poisson arrivals).",
-        epilog="Exit status: 0 all points measured, 1 some failed, 2 nothing could be measured, 130 interrupted.",
-    )
-    cli.add_argument("--base-url", required=True, help="http://host:port of the server")
-    cli.add_argument("--concurrency", required=True, type=levels, help="streams, e.g. 1,8,32")
-    cli.add_argument("--out", required=True, type=Path, help="folder for points.json, requests.parquet and raw/")
-    cli.add_argument("--model", help="model name; default: the first of /v1/models")
-    cli.add_argument("--kind", choices=("auto", "sglang", "openai"), default="auto", help="default: ask the server")
-    cli.add_argument("--api-key-env", metavar="NAME", help="environment variable that holds the API key")
-    cli.add_argument("--tokenizer", metavar="PATH", help="tokenizer.json, or the model's folder")
-    load = cli.add_argument_group("workload")
-    load.add_argument("--workload", choices=KINDS, default="prompts")
-    load.add_argument("--file", help="prompts (YAML list of id, text) or JSON lines; default: five prompts of our own")
-    load.add_argument("--text-field", default="prompt", help="field of a JSON line that holds the prompt")
-    load.add_argument("--input-tokens", type=positive, help="for random and long-context")
-    load.add_argument("--output-tokens", type=positive, default=128)
-    load.add_argument("--ignore-eos", action="store_true", help="ask for exactly --output-tokens (SGLang, vLLM)")
-    load.add_argument("--temperature", type=float, default=0.0)
-    load.add_argument("--endpoint", choices=("chat", "generate", "completions"))
-    load.add_argument("--cached-prompts", action="store_true", help="do not flush, and do not make prompts unique")
-    amount = cli.add_argument_group("amount")
-    amount.add_argument("--requests-per-stream", type=positive, default=4)
-    amount.add_argument("--repeats", type=positive, default=2)
-    amount.add_argument("--min-duration", type=float, default=0.0, metavar="S")
-    amount.add_argument("--max-duration", type=float, metavar="S")
-    amount.add_argument("--request-rate", type=float, metavar="PER_S", help="Poisson arrivals; streams become the cap")
-    amount.add_argument("--idle-timeout", type=float, default=300.0, metavar="S")
-    amount.add_argument("--total-timeout", type=float, default=3600.0, metavar="S")
-    amount.add_argument("--seed", type=int, default=1)
-    amount.add_argument("--keep-raw", action="store_true", help="keep every byte and its time, compressed")
-    return cli
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number >= 1")
-    return value
-
-
-def levels(text: str) -> list[int]:
-    return sorted({positive(part) for part in text.split(",")})
-
-
-def workload_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
-    """Return the workload that the options describe, in the keys of an experiment's config."""
-    file = options.file or (str(OWN_PROMPTS) if options.workload == "prompts" else None)
-    flushed = kind == "sglang" and not options.cached_prompts
-    workload = {
-        "kind": options.workload,
-        "file": file,
-        "text_field": options.text_field,
-        "input_tokens": options.input_tokens,
-        "output_tokens": options.output_tokens,
-        "ignore_eos": options.ignore_eos,
-        "temperature": options.temperature,
-        "flush": flushed,
-        "fresh_prompts": not flushed and not options.cached_prompts,
-        "min_duration_s": options.min_duration,
-        "max_duration_s": options.max_duration,
-        "keep_raw": options.keep_raw,
-    }
-    if options.endpoint:
-        workload["endpoint"] = options.endpoint
-    if options.request_rate:
-        workload |= {"arrival": "poisson", "request_rate_per_s": options.request_rate}
-    return workload
-
-
-def points_of(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the points in an order that is shuffled from the seed, so that drift does not look like an effect."""
-    points = [
-        {
-            "workload": "load",
-            "concurrency": concurrency,
-            "repeat": repeat,
-            "seed": options.seed * 1000 + repeat,
-            "requests": concurrency * options.requests_per_stream,
-            "warmup_requests": concurrency,
-        }
-        for repeat in range(1, options.repeats + 1)
-        for concurrency in options.concurrency
-    ]
-    random.Random(options.seed).shuffle(points)
-    return [{"index": index, **point} for index, point in enumerate(points)]
+from .summary import number, summary_table
 
 
 def find_target(options: argparse.Namespace) -> Target:
     """Return the server's kind and model as it tells them; ServerError when it cannot be reached."""
-    api_key = None
-    if options.api_key_env:
-        api_key = os.environ.get(options.api_key_env)
-        if not api_key:
-            raise ServerError(f"--api-key-env {options.api_key_env}: this environment variable is not set")
+    api_key = os.environ[options.api_key_env] if options.api_key_env else None
     kind = options.kind
     if kind == "auto":
         info = Server(options.base_url, "sglang", api_key).info()
         kind = "sglang" if isinstance(info, Mapping) and "internal_states" in info else "openai"
+    if kind == "openai" and options.endpoint == "generate":
+        raise ServerError("--endpoint generate is SGLang's own, and this server is none; use chat or completions")
     server = Server(options.base_url, kind, api_key)
-    model = options.model or server.first_model()
-    if not model:
-        raise ServerError("the server lists no model: name it with --model")
-    return Target(server.base_url, model, options.tokenizer, kind, api_key)
+    return Target(server.base_url, options.model or server.first_model(), options.tokenizer, kind, api_key)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     screen = Console(stderr=True)
+    faults = faults_of(options)
+    try:
+        code = library()
+    except CannotCompile as problem:
+        faults.append(str(problem))
+    if faults:
+        for fault in faults:
+            tell(screen, fault, style="red")
+        return 2
     try:
         target = find_target(options)
     except ServerError as error:
-        screen.print(f"[red]{options.base_url}: {error}[/red]", highlight=False)
+        tell(screen, f"{options.base_url}: {error}", style="red")
         return 2
     points = points_of(options)
-    screen.print(f"{target.base_url} ({target.kind}), model {target.model}: {len(points)} points", highlight=False)
-    interrupted = False
+    tell(screen, f"{target.base_url} ({target.kind}), model {target.model}: {len(points)} points")
+    if code is None:
+        tell(screen, f"The client reads in Python, at several times the CPU time of its compiled form: {why_python()}.")
+    status = 0
+    ended_by = _end_on_sigterm()
     with Bars(screen, len(points)) as bars:
         try:
             measured = measure_points(
@@ -156,14 +70,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raw_folder=options.out / "raw",
             )
         except Interrupted as interrupt:
-            measured, interrupted = interrupt.measured, True
-    save(options, target, measured)
+            measured, status = interrupt.measured, 128 + (signal.SIGTERM if ended_by else signal.SIGINT)
+    save(options, target, measured, len(points))
     show(measured, screen)
-    if interrupted:
-        screen.print(f"interrupted: {len(measured.points)} of {len(points)} points were finished and are saved")
-        return 130
+    if status:
+        tell(screen, f"interrupted: {len(measured.points)} of {len(points)} points were finished and are saved")
+        return status
     failed = sum(entry["status"] != "ok" for entry in measured.points)
     return 0 if not failed else 2 if failed == len(measured.points) else 1
+
+
+def tell(screen: Console, text: str, style: str | None = None) -> None:
+    """Print a line as it is: words in brackets are no markup, and numbers stay in the line's colour."""
+    screen.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def _end_on_sigterm() -> list[int]:
+    """Treat SIGTERM as Ctrl-C, so that finished points are kept; the list holds the signal once it has come."""
+    came: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        came.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, interrupt)
+    return came
 
 
 def show(measured: Measured, screen: Console) -> None:
@@ -172,27 +103,29 @@ def show(measured: Measured, screen: Console) -> None:
     for entry in measured.points:
         name = f"C={entry['concurrency']} repeat {entry['repeat']}"
         if entry["status"] != "ok":
-            screen.print(f"{name} failed: {entry['reason']}", highlight=False, markup=False)
+            tell(screen, f"{name} failed: {entry['reason']}")
+            if "stream_options" in entry["reason"] or "continuous_usage_stats" in entry["reason"]:
+                tell(screen, "  This server refuses to be asked for token counts: try --usage at-end or --usage none")
         for flag in entry["flags"]:
-            screen.print(f"{name}: {flag}: {FLAGS[flag]}", highlight=False, markup=False)
+            tell(screen, f"{name}: {flag}: {FLAGS[flag]}")
 
 
-def save(options: argparse.Namespace, target: Target, measured: Measured) -> None:
-    settings = {key: value for key, value in vars(options).items() if key != "out"}
+def save(options: argparse.Namespace, target: Target, measured: Measured, planned: int) -> None:
+    """Write what was measured; `planned` is the number of points that were to be."""
+    settings = {key: value for key, value in vars(options).items() if key not in ("out", "overwrite")}
     server = {"base_url": target.base_url, "model": target.model, "kind": target.kind}
-    write_json(
-        options.out / "points.json",
-        {"schema_version": 1, "server": server, "options": settings, "points": measured.points},
-    )
+    head = {"schema_version": 1, "server": server, "options": settings, "planned_points": planned}
+    write_json(options.out / "points.json", head | {"points": measured.points})
     write_table(options.out / "requests.parquet", measured.requests)
 
 
 class Bars:
-    """A bar for the points and one for the requests of the running point."""
+    """A bar for the points and one for the requests of the running point; without a terminal a line for each point."""
 
     def __init__(self, screen: Console, points: int) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=screen, transient=True)
+        self._screen = screen
+        self._progress = Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
         self._points = self._progress.add_task("points", total=points)
         self._requests = self._progress.add_task("requests", total=None)
 
@@ -210,6 +143,10 @@ class Bars:
         self._progress.update(self._requests, completed=event["done"])
         if event["event"] == "point-end":
             self._progress.advance(self._points)
+            if not self._screen.is_terminal:
+                what = event["reason"] or f"{number(event['entry']['output_tok_s'])} tok/s"
+                place = f"{event['position'] + 1} of {event['of']}"
+                tell(self._screen, f"{place}: {name}: {what} ({event['elapsed_s']:.0f} s)")
 
 
 if __name__ == "__main__":

@@ -53,6 +53,13 @@ def library() -> ctypes.CDLL | None:
     return None if isinstance(found, CannotCompile) else found
 
 
+def why_python() -> str:
+    """Say why `library` gives None."""
+    if os.environ.get(VARIABLE) == "python":
+        return f"{VARIABLE}=python asks for it"
+    return str(_loaded())
+
+
 def gathered(code: ctypes.CDLL, addresses: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bytes:
     """Return the bytes at these addresses, joined. Whoever asks sees to it that they are there."""
     joined = _new_bytes(None, int(sizes.sum()))

@@ -6,24 +6,19 @@ Bodies are made before the point starts, so that nothing is serialised while tim
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-import yaml
+
+from reckoning.prompt_files import Text, WorkloadError, read_jsonl, read_prompts
 
 from .exchange import Prompt
 
 KINDS = ("prompts", "random", "long-context", "jsonl")
 ENDPOINTS = ("chat", "generate", "completions")
-
-
-class WorkloadError(ValueError):
-    """A workload that cannot be turned into requests; the message names the key, the value and the remedy."""
 
 
 class Tokenizer(Protocol):
@@ -34,16 +29,6 @@ class Tokenizer(Protocol):
     def ordinary_ids(self) -> Sequence[int]: ...
 
 
-@dataclass(frozen=True)
-class Text:
-    """One prompt of a workload before it becomes a request: text, chat messages, or token ids."""
-
-    id: str
-    content: str | list[int] | list[dict[str, Any]]
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-
-
 def read_texts(workload: Mapping[str, Any], endpoint: str, tokenizer: Callable[[], Tokenizer], seed: int) -> list[Text]:
     """Return the workload's prompts. `tokenizer` is called only by the kinds that need one.
 
@@ -51,9 +36,9 @@ def read_texts(workload: Mapping[str, Any], endpoint: str, tokenizer: Callable[[
     """
     kind = workload.get("kind", "prompts")
     if kind == "prompts":
-        return _from_prompts_file(_file(workload))
+        return read_prompts(_file(workload))
     if kind == "jsonl":
-        return _from_jsonl(_file(workload), workload.get("text_field") or "prompt")
+        return read_jsonl(_file(workload), workload.get("text_field") or "prompt")
     if kind == "random":
         return _random_ids(workload, endpoint, tokenizer(), seed)
     if kind == "long-context":
@@ -69,39 +54,6 @@ def _file(workload: Mapping[str, Any]) -> Path:
     if not path.is_file():
         raise WorkloadError(f"workload file {name} does not exist")
     return path
-
-
-def _from_prompts_file(path: Path) -> list[Text]:
-    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not isinstance(entries, list) or not entries:
-        raise WorkloadError(f"{path}: expected a list of prompts, each with `id` and `text`")
-    texts = []
-    for number, entry in enumerate(entries):
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("text"), str) or not entry["text"].strip():
-            raise WorkloadError(f"{path}: entry {number + 1} has no `text`")
-        texts.append(Text(str(entry.get("id", number)), entry["text"]))
-    return texts
-
-
-def _from_jsonl(path: Path, text_field: str) -> list[Text]:
-    texts, faults = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError as error:
-            faults.append(f"line {number}: not JSON ({error})")
-            continue
-        content = entry.get("messages") or entry.get(text_field) if isinstance(entry, Mapping) else None
-        if (isinstance(content, str) and content.strip()) or (isinstance(content, list) and content):
-            length = entry.get("output_tokens")
-            texts.append(Text(str(entry.get("id", number)), content, output_tokens=length))
-        else:
-            faults.append(f"line {number}: neither `{text_field}` (text) nor `messages`")
-    if faults or not texts:
-        raise WorkloadError(f"{path}: {'; '.join(faults[:5]) or 'no prompts'}")
-    return texts
 
 
 def _input_tokens(workload: Mapping[str, Any]) -> int:
@@ -217,9 +169,10 @@ def _openai_body(content: Any, workload: Mapping[str, Any], tokens: int, endpoin
         body["top_p"] = workload["top_p"]
     if workload.get("ignore_eos"):
         body["ignore_eos"] = True  # not in OpenAI's own API, so it is sent only where it is asked for
-    body["stream_options"] = {"include_usage": True}
-    if workload.get("continuous_usage", True):
-        body["stream_options"]["continuous_usage_stats"] = True
+    if workload.get("usage", True):
+        body["stream_options"] = {"include_usage": True}
+        if workload.get("continuous_usage", True):
+            body["stream_options"]["continuous_usage_stats"] = True
     return body
 
 

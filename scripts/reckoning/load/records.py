@@ -125,15 +125,23 @@ def tpot_ms(answer: Answer) -> float | None:
     """Return the mean time per token after the first chunk, in ms.
 
     (last chunk - first chunk) / (tokens - tokens of the first chunk): with one token in the first chunk this is the
-    usual (t_last - t_first) / (n - 1). None with fewer than two chunks.
+    usual (t_last - t_first) / (n - 1). None with fewer than two chunks, and where the tokens of the first chunk are
+    unknown and may be many.
     """
     if len(answer.chunk_ns) < 2 or answer.output_tokens is None:
+        return None
+    if answer.chunk_tokens is None and _are_sparse(len(answer.chunk_ns), answer.output_tokens):
         return None
     first = answer.chunk_tokens[0] if answer.chunk_tokens else 1
     later = answer.output_tokens - first
     if later <= 0:
         return None
     return (answer.chunk_ns[-1] - answer.chunk_ns[0]) / later / 1e6
+
+
+def _are_sparse(chunks: int, tokens: int) -> bool:
+    """Whether chunks are so few that they say little about the time of a token."""
+    return tokens > 0 and chunks / tokens < 0.5
 
 
 def request_row(
@@ -329,7 +337,7 @@ def _sources(good: Sequence[Answer]) -> dict[str, Any]:
     exact = all(answer.chunk_tokens is not None for answer in good)
     chunks = sum(len(answer.chunk_ns) for answer in good)
     tokens = sum(answer.output_tokens or 0 for answer in good)
-    sparse = tokens > 0 and chunks / tokens < 0.5
+    sparse = _are_sparse(chunks, tokens)
     return {
         "output_tokens_source": source,
         "timing": None if not good else "exact" if exact else "unreliable" if sparse else "per-chunk",

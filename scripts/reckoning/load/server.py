@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
+import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -52,7 +54,7 @@ class Server:
         except urllib.error.HTTPError as error:
             return error.code, error.read()
         except (OSError, ValueError) as error:
-            raise ServerError(f"{path}: {error}") from error
+            raise ServerError(f"{path}: {_why(error)}") from error
 
     def get(self, path: str) -> Any:
         """Return the JSON at `path`, or None when the server has no such page."""
@@ -80,11 +82,20 @@ class Server:
                 return found
         return None
 
-    def first_model(self) -> str | None:
-        """Return the first model that /v1/models lists."""
-        listed = self.get("/v1/models")
-        models = (listed or {}).get("data") or []
-        return models[0].get("id") if models else None
+    def first_model(self) -> str:
+        """Return the first model that /v1/models lists; ServerError says why there is none."""
+        status, data = self._ask("/v1/models")
+        if status in (401, 403):
+            raise ServerError(
+                f"/v1/models: HTTP {status}, the server wants an API key: put it into an environment variable and name "
+                "that with --api-key-env (or it is the wrong one)"
+            )
+        if status not in (200, 404, 405):
+            raise ServerError(f"/v1/models: HTTP {status}: {data[:200].decode('utf-8', 'replace')}")
+        try:
+            return str(json.loads(data)["data"][0]["id"])
+        except (ValueError, LookupError, TypeError):
+            raise ServerError("the server lists no model: name it with --model") from None
 
     def requests_in_flight(self) -> int | None:
         """Return running plus waiting requests of all ranks, or None when the server does not tell."""
@@ -137,6 +148,22 @@ class Server:
             if isinstance(found, dict) and isinstance(found.get("vocab_size"), int):
                 return found["vocab_size"]
         return None
+
+
+def _why(error: Exception) -> str:
+    """Say in words what kept us from an answer."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {reason.verify_message}"
+    if isinstance(reason, ssl.SSLError):
+        return f"no TLS ({reason.reason or reason}): does this port speak plain http?"
+    if isinstance(reason, TimeoutError):
+        return f"no answer in time ({reason})"
+    if isinstance(reason, socket.gaierror):
+        return f"unknown host: {reason.strerror}"
+    if isinstance(reason, OSError) and reason.strerror:
+        return f"no connection: {reason.strerror}"
+    return str(reason) or type(reason).__name__
 
 
 def identity(info: Mapping[str, Any] | None) -> str | None:

@@ -327,5 +327,10 @@ def _never_raising(alive: Alive) -> Alive:
 
 def _why_none(answers: Sequence[Answer]) -> str:
     first = next((answer for answer in answers if answer.error), None)
-    what = "; ".join(sorted({answer.outcome for answer in answers})) or "no request was sent"
-    return f"no request succeeded ({what}): {first.error}" if first else f"no request succeeded ({what})"
+    what = "; ".join(sorted({_ending_in_words(answer) for answer in answers})) or "no request was sent"
+    none = f"none of {len(answers)} requests succeeded ({what})"
+    return f"{none}: {first.error}" if first else none
+
+
+def _ending_in_words(answer: Answer) -> str:
+    return f"HTTP {answer.http_status}" if answer.outcome == "http-status" else answer.outcome

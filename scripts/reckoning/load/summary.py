@@ -13,7 +13,7 @@ MISSING = "-"
 
 def summary_table(points: Sequence[Mapping[str, Any]], requests: pd.DataFrame) -> Table:
     """Return the points by concurrency and repeat: rates in tok/s, times in ms as median and 99th percentile."""
-    table = Table(caption="TTFT and TPOT: median of successful requests, / 99th percentile from 500 requests on")
+    table = Table(caption="TTFT, TPOT: median / p99 (from 500 requests on) of successful requests")
     for heading in ("C", "repeat", "in flight", "tok/s", "whole run", "TTFT ms", "TPOT ms", "ok", "failed"):
         table.add_column(heading, justify="right", no_wrap=True)
     good = requests[(requests.outcome == "ok") & (requests.phase != "warmup")]

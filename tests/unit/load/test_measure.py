@@ -103,7 +103,7 @@ def test_when_all_fail_there_is_no_number(chat_workload: dict) -> None:
         measured = measure(server, chat_workload, point(requests=4))
     [entry] = measured.points
     assert entry["status"] == "failed"
-    assert entry["reason"] == "no request succeeded (http-status): overloaded"
+    assert entry["reason"] == "none of 4 requests succeeded (HTTP 503): overloaded"
     for key in (
         "output_tok_s",
         "output_tokens",
@@ -213,6 +213,7 @@ def test_few_chunks_of_unknown_tokens_make_timing_unreliable(chat_workload: dict
     assert measured.points[0]["timing"] == "unreliable"
     assert "timing-unreliable" in measured.points[0]["flags"]
     assert measured.requests.chunk_tokens.isna().all()
+    assert measured.requests.tpot_ms.isna().all()
 
 
 # --- how responses may be cut --------------------------------------------------------------------------------------

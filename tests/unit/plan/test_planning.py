@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from reckoning.experiment import read, read_file
+from reckoning.experiment import ExperimentError, read, read_file
 from reckoning.experiment.places import REPOSITORY
 from reckoning.plan import make_plan, plan_from_json, plan_to_json
 from reckoning.plan.surroundings import Surroundings
@@ -228,9 +228,21 @@ def test_a_config_json_that_cannot_be_read_gives_way_to_the_stated_facts(tmp_pat
     assert "cannot be read" in plan.model["facts_source"]
 
 
-def test_prompts_that_are_no_yaml_do_not_stop_the_plan(tmp_path):
-    (tmp_path / "p.yaml").write_text("- a\n b: [")
-    assert make_plan(read(small(workloads=chat(file=str(tmp_path / "p.yaml"))), "x")).runnable
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- id: a\n  text: [", "not YAML in line 2"),
+        ("text: a", "expected a list of prompts"),
+        ("- id: a\n- text: b\n- text: ' '", "entry 1 has no `text`; entry 3 has no `text`"),
+        (b"- text: \xff", "not YAML"),
+    ],
+)
+def test_prompts_that_cannot_be_used_are_a_fault_of_the_experiment(tmp_path, text, said):
+    (tmp_path / "p.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ExperimentError) as error:
+        read(small(workloads=chat(file=str(tmp_path / "p.yaml"))), "x")
+    [problem] = error.value.problems
+    assert (problem.key, said in problem.reason) == ("workloads.chat.file", True), problem
 
 
 def test_a_hub_name_is_found_in_the_local_cache(tmp_path, monkeypatch):
