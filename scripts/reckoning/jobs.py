@@ -54,6 +54,11 @@ def logged(path: str) -> Iterator[Callable[[str], None]]:
 
         try:
             yield say
+        except SystemExit:  # it has been said why
+            raise
+        except KeyboardInterrupt:
+            say("interrupted; the same command again goes on from here")
+            sys.exit(130)
         except BaseException:
             log.write(traceback.format_exc())
             raise

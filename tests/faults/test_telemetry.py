@@ -64,9 +64,9 @@ def test_samples_and_points_are_on_one_clock(bench, four_gpus):
         for point in points:
             at_s = table[table["point"] == point["index"]]["at_s"]
             assert point["start_s"] <= at_s.min() and at_s.max() <= point["end_s"]
-        # Sampled from the start of the server until it was stopped: before, between and after the points.
+        # Sampled every 0.1 s from the start of the server until it was stopped, at once after the last point.
         first, last = min(point["start_s"] for point in points), max(point["end_s"] for point in points)
-        assert table["at_s"].min() < first and table["at_s"].max() > last
+        assert table["at_s"].min() < first and table["at_s"].max() > last - 0.2
     energies = [(energy_j_per_token(read_telemetry(bench.launch_folder), point), point) for point in points]
     told = [(energy, point) for energy, point in energies if energy is not None]  # a short window has too few samples
     assert told

@@ -8,6 +8,8 @@ from reckoning.engine.sources import sources_digest
 from reckoning.experiment import ExperimentError
 from reckoning.files import digest
 from reckoning.jobs import plan_of, summary
+from reckoning.launch.machine_lock import mark_run
+from snakemake.exceptions import WorkflowError
 
 CONFIG_FILE = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config"
 
@@ -24,6 +26,7 @@ def planned():
 
 PLAN = planned()
 if workflow.is_main_process:
+    mark_run()
     print("\n".join(summary(PLAN)), file=sys.stderr)
 EXPERIMENT = PLAN["experiment"]
 RESULTS = f"results/{EXPERIMENT}"
@@ -50,16 +53,39 @@ wildcard_constraints:
     engine=r"[0-9a-f]{12}",
 
 
+def arm_of(wildcards):
+    """Return the arm that a target names; a name that was mistyped is an error that lists the arms."""
+    if wildcards.arm not in ARMS:
+        raise WorkflowError(f"{CONFIG_FILE} has no arm '{wildcards.arm}'; its arms are {', '.join(ARMS)}")
+    return ARMS[wildcards.arm]
+
+
+def launch_of(wildcards):
+    """Return the launch that a target names; one that is not planned is an error that says what is."""
+    status = arm_of(wildcards)["status"]
+    planned = LAUNCHES.get((wildcards.arm, int(wildcards.block)))
+    if planned is None:
+        blocks = f"its blocks are 1 to {PLAN['blocks']}" if status == "runnable" else f"it is {status}"
+        raise WorkflowError(f"no launch of {wildcards.arm} is planned in block {wildcards.block}: {blocks}")
+    return planned
+
+
+def engine_of(wildcards):
+    """Return the record of the engine that a launch runs on."""
+    return ENGINES[launch_of(wildcards)["arm"]]
+
+
 def launch_digest(wildcards):
     """Return the digest of what the launch depends on beside its inputs: a change of it repeats this launch only."""
-    return LAUNCHES[wildcards.arm, int(wildcards.block)]["digest"]
+    return launch_of(wildcards)["digest"]
 
 
 def launch_priority(wildcards):
     """Return a priority that makes the scheduler start launches in the planned order."""
-    return len(LAUNCHES) - LAUNCHES[wildcards.arm, int(wildcards.block)]["order"]
+    return len(LAUNCHES) - launch_of(wildcards)["order"]
 
 
 def outcomes_of(wildcards):
     """Return the outcome files of every planned launch of an arm."""
+    arm_of(wildcards)
     return [f"{RESULTS}/launches/{arm}/block{block}/outcome.json" for arm, block in LAUNCHES if arm == wildcards.arm]

@@ -21,6 +21,7 @@ rule environment:
         f"{RESULTS}/environment.json",
     log:
         f"{RESULTS}/logs/environment.log",
+    priority: len(LAUNCHES) + 1  # told before the launches that it concerns
     conda:
         CONDA
     message:

@@ -1,16 +1,17 @@
 rule measure:
     input:
         facts=ancient(f"{RESULTS}/environment_facts.json"),
-        engine=lambda wildcards: ENGINES[wildcards.arm],
+        engine=engine_of,
         model=MODEL,
+    # `update`: an earlier launch stays until this one is whole, and stays for good when this one is refused or interrupted.
     output:
-        outcome=f"{RESULTS}/launches/{{arm}}/block{{block}}/outcome.json",
-        points=f"{RESULTS}/launches/{{arm}}/block{{block}}/points.json",
-        requests=f"{RESULTS}/launches/{{arm}}/block{{block}}/requests.parquet",
-        server_info=f"{RESULTS}/launches/{{arm}}/block{{block}}/server_info.json",
-        telemetry=f"{RESULTS}/launches/{{arm}}/block{{block}}/telemetry.parquet",
-        host=f"{RESULTS}/launches/{{arm}}/block{{block}}/host.parquet",
-        server_log=f"{RESULTS}/launches/{{arm}}/block{{block}}/server.log",
+        outcome=update(f"{RESULTS}/launches/{{arm}}/block{{block}}/outcome.json"),
+        points=update(f"{RESULTS}/launches/{{arm}}/block{{block}}/points.json"),
+        requests=update(f"{RESULTS}/launches/{{arm}}/block{{block}}/requests.parquet"),
+        server_info=update(f"{RESULTS}/launches/{{arm}}/block{{block}}/server_info.json"),
+        telemetry=update(f"{RESULTS}/launches/{{arm}}/block{{block}}/telemetry.parquet"),
+        host=update(f"{RESULTS}/launches/{{arm}}/block{{block}}/host.parquet"),
+        server_log=update(f"{RESULTS}/launches/{{arm}}/block{{block}}/server.log"),
     log:
         f"{RESULTS}/logs/measure/{{arm}}.block{{block}}.log",
     priority: launch_priority
@@ -36,7 +37,7 @@ rule arm:
     conda:
         CONDA
     params:
-        arm=lambda wildcards: digest(ARMS[wildcards.arm]),
+        arm=lambda wildcards: digest(arm_of(wildcards)),
     message:
         "Roll up the launches of {wildcards.arm}"
     script:

@@ -48,7 +48,8 @@ def _run(results: Path, arm: str, block: int) -> int:
             progress=lambda text: print(text, file=sys.stderr, flush=True),
         )
     except (MachineBusy, OSError, KeyError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        # The text of a KeyError is the repr of what it was given.
+        print(f"error: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2
     failure = outcome["failure"]
     if failure:

@@ -25,6 +25,7 @@ from .processes import Identity, ancestors, boot_id, command_line, identify
 from .state import machine_folder, open_shared
 
 LAST_LAUNCH_WAIT_S = 180.0
+RUN_VARIABLE = "RECKONING_RUN"
 
 
 class MachineBusy(RuntimeError):
@@ -112,8 +113,26 @@ def holder() -> Claim | None:
     return None if claim is None or claim.stale() else claim
 
 
+def mark_run() -> None:
+    """Note in the environment, which jobs inherit, that this process stands for the run.
+
+    A job that finds out by itself who its parents are comes too late when they were killed just after it began.
+    """
+    me = identify(os.getpid())
+    assert me is not None
+    os.environ[RUN_VARIABLE] = f"{boot_id()} {me.pid} {me.start_ticks}"
+
+
+def _marked_run() -> Identity | None:
+    """Return the process that `mark_run` noted; one of another machine or boot (a cluster's job) says nothing here."""
+    boot, *numbers = os.environ.get(RUN_VARIABLE, "").split()[-3:] or [""]
+    return Identity(*map(int, numbers)) if boot == boot_id() and len(numbers) == 2 else None
+
+
 def run_owner() -> Identity:
     """Return the process that stands for the whole run: the outermost Snakemake above us, else this process."""
+    if (marked := _marked_run()) is not None:
+        return marked
     owner = identify(os.getpid())
     for status in ancestors(os.getpid()):
         if any(Path(part).name == "snakemake" for part in command_line(status.identity.pid)[:3]):

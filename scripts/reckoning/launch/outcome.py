@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Mapping
@@ -85,9 +86,11 @@ def environment_failure(environment: Mapping[str, Any] | None, arm: str) -> dict
 
 
 def publish(state: Launch, attempt: attempts.Attempt) -> dict[str, Any]:
-    """Put the attempt's files under their final names, the outcome last."""
+    """Put the attempt's files under their final names, the outcome last; those of an earlier launch stay until now."""
     folder = state.folder
     measured = state.measurement
+    for name in ("outcome.json", "crosscheck.json"):
+        (folder / name).unlink(missing_ok=True)
     if not attempt.log.exists():
         write_text(attempt.log, "")
     elif state.secrets:
@@ -118,6 +121,8 @@ def _publish_telemetry(state: Launch, attempt: attempts.Attempt) -> None:
     telemetry.remove_samples(attempt.folder)
     missing = "the sampler left no sample" if state.limits.get("telemetry_s") else "limits.telemetry_s is 0"
     for finding in telemetry.findings_of(sampled, missing if state.has_gpus and state.pid is not None else None):
+        state.find(*finding)
+    for finding in telemetry.others_at_work(sampled.host, state.measurement.points, os.cpu_count() or 1):
         state.find(*finding)
 
 

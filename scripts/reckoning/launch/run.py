@@ -76,8 +76,6 @@ def run_launch(  # noqa: PLR0917 - the contract of architecture.md
 
     with ending_with_the_run(), machine_lock(plan["experiment"], root.parent, progress=speak.say) as lock:
         reaped = reap(progress=speak.say)
-        for name in ("outcome.json", "crosscheck.json"):
-            (folder / name).unlink(missing_ok=True)
         while True:
             attempt = attempts.begin(folder, launch.get("digest", ""))
             state = Launch(plan, engine, entry, launch, folder, limits)

@@ -23,6 +23,8 @@ from . import sampler
 from .sampler import Order
 
 STOP_WAIT_S = 2.0
+LEAST_SAMPLES = 2
+OTHERS_CORES, OTHERS_SHARE = 0.5, 0.1  # what other programs may keep busy: so many processors, or such a share of all
 SAMPLES = "telemetry.jsonl"
 ERRORS = "telemetry.log"
 
@@ -201,6 +203,32 @@ def findings_of(telemetry: Telemetry, missing: str | None) -> Iterator[tuple[str
         yield "gpu-throttled", "warn", f"slowed down while points were measured: {'; '.join(slowed)}"
     if capped:
         yield "gpu-power-cap", "note", f"power held back while points were measured: {'; '.join(capped)}"
+
+
+def others_at_work(
+    host: pd.DataFrame, points: Iterable[Mapping[str, Any]], cores: int
+) -> Iterator[tuple[str, str, str]]:
+    """Yield a warning when programs other than the server and this client kept processors busy during points.
+
+    Theirs is what all programs kept busy (`host_cpu_share` of `cores`) less the server's and the client's own, as means
+    over a point. What the kernel does for the server is in it too, hence the allowance.
+    """
+    points, disturbed = list(points), []
+    for point in points:
+        own = host[host["point"].eq(point["index"]).fillna(False)][["host_cpu_share", "server_cpu_cores"]].dropna()
+        if len(own) >= LEAST_SAMPLES and point.get("client_cpu_share") is not None:
+            share, server = own.mean()
+            others = share * cores - server - point["client_cpu_share"]
+            if others > max(OTHERS_CORES, OTHERS_SHARE * cores):
+                disturbed.append((others, point))
+    if disturbed:
+        most, point = max(disturbed, key=lambda one: one[0])
+        text = (
+            f"other programs kept up to {most:.1f} of {cores} processors busy while {len(disturbed)} of {len(points)} "
+            f"points were measured (most at {point['workload']}, C={point['concurrency']}, repeat {point['repeat']}): "
+            "these numbers may be too low; measure on a machine that does nothing else"
+        )
+        yield "host-busy", "warn", text
 
 
 def _share(part: int, whole: int) -> str:

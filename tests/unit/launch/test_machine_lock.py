@@ -55,6 +55,16 @@ def test_a_stale_claim_is_void(tmp_path, claim):
         assert holder and (holder.experiment, holder.owner.pid) == ("mine", os.getpid())
 
 
+def test_the_run_that_marked_itself_is_the_owner_even_when_it_is_dead_already(monkeypatch):
+    monkeypatch.setenv(machine_lock.RUN_VARIABLE, "")
+    machine_lock.mark_run()
+    assert machine_lock.run_owner() == identify(os.getpid())
+    monkeypatch.setenv(machine_lock.RUN_VARIABLE, f"{boot_id()} {2**22 + 1} 5")
+    assert machine_lock.run_owner() == Identity(2**22 + 1, 5)
+    monkeypatch.setenv(machine_lock.RUN_VARIABLE, f"another/1 {2**22 + 1} 5")
+    assert machine_lock.run_owner() != Identity(2**22 + 1, 5)
+
+
 def test_launches_of_one_experiment_wait_for_each_other(tmp_path):
     said, entered = [], threading.Event()
 

@@ -14,7 +14,7 @@ import pytest
 from reckoning.launch import telemetry
 from reckoning.launch.processes import identify
 from reckoning.launch.sampler import Order
-from reckoning.launch.telemetry import GPU_COLUMNS, HOST_COLUMNS, Sampling, findings_of, read_samples
+from reckoning.launch.telemetry import GPU_COLUMNS, HOST_COLUMNS, Sampling, findings_of, others_at_work, read_samples
 from tests.unit.launch.fake_nvml import install
 
 POINTS = [
@@ -273,3 +273,33 @@ def test_missing_samples_are_told_with_what_is_known_of_the_reason(tmp_path):
     ]
     note = {"note": "CUDA numbers unlike GPUs by speed"}
     assert [code for code, _, _ in findings_of(read(tmp_path, [note, gpu_row(11.0)]), "x")] == ["gpu-telemetry"]
+
+
+def points_with(client_cpu_share):
+    more = {"workload": "chat", "concurrency": 4, "repeat": 1, "client_cpu_share": client_cpu_share}
+    return [{"index": index, **more} for index in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("cores", "share", "server", "client", "others"),
+    [
+        (2, 0.75, 1.0, 0.3, None),  # 2 x 0.75 - 1.3 = 0.2
+        (2, 1.0, 1.0, 0.3, "0.7 of 2"),
+        (128, 0.1, 4.0, 0.5, None),  # 12.8 - 4.5 = 8.3, below a tenth of all
+        (128, 0.2, 4.0, 0.5, "21.1 of 128"),
+        (2, 1.0, None, 0.3, None),
+        (2, 1.0, 1.0, None, None),
+    ],
+)
+def test_other_programs_that_kept_processors_busy_are_a_warning(cores, share, server, client, others):
+    rows = [{"point": point, "host_cpu_share": share, "server_cpu_cores": server} for point in (0, 0, 1, pd.NA)]
+    host = pd.DataFrame(rows).astype({name: HOST_COLUMNS[name] for name in rows[0]})
+    found = list(others_at_work(host, points_with(client), cores))
+    if others is None:
+        assert found == []
+    else:
+        [(code, level, text)] = found
+        assert (code, level) == ("host-busy", "warn")
+        # Point 1 has a single sample, which says nothing.
+        assert f"kept up to {others} processors busy while 1 of 2 points were measured" in text
+        assert "(most at chat, C=4, repeat 1)" in text
