@@ -39,8 +39,9 @@ clean: ## remove results, reports and models; keep .venv and .engines
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or 3.12 is needed; name it with: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# scripts/ is made importable, so that `python -m reckoning...` works in the environment.
+# A `venv` that was killed half way has no pip; it is made anew. scripts/ is made importable, so that `python -m reckoning...` works in the environment.
 .venv/.workflow: envs/workflow.lock | .venv/bin/python
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes -r envs/workflow.lock
 	$(BIN)/python -c "import pathlib, site; pathlib.Path(site.getsitepackages()[0], 'reckoning.pth').write_text(str(pathlib.Path('scripts').resolve()) + chr(10))"
 	touch $@

@@ -16,7 +16,7 @@ from reckoning.analyse.effects import CrossoverOf, FactorEffect, Speculation
 from reckoning.analyse.hypotheses import Answer
 from reckoning.analyse.next_steps import next_steps
 from reckoning.analyse.outside import Published, SampleHours
-from reckoning.analyse.recommend import recommendations
+from reckoning.analyse.recommend import command_line, recommendations
 from reckoning.analyse.refusals import refusals
 from reckoning.analyse.results import Results
 from reckoning.analyse.sentences import (
@@ -108,6 +108,7 @@ def _arm(arm: Arm, results: Results) -> dict[str, Any]:
         "env": dict(arm.env),
         "patches": list(arm.patches),
         "command": list(arm.command),
+        "command_line": command_line(arm, launches),
         "launches": {"planned": len(launches), **counts},
         "failures": failures,
     }

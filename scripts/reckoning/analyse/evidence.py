@@ -29,6 +29,8 @@ class Launch:
     durations: Mapping[str, float | None] = field(default_factory=dict)
     points_planned: int | None = None
     note: str | None = None
+    command: tuple[str, ...] = ()  # as it was started, with interpreter and ports
+    env: Mapping[str, str] = field(default_factory=dict)  # what was set for it
 
 
 @dataclass(frozen=True)

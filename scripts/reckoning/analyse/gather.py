@@ -54,6 +54,8 @@ def _launch(results: Path, planned: Mapping[str, Any]) -> Launch:
         failure=outcome.get("failure") or (None if status == "ok" else {"cause": "no cause recorded"}),
         started_at=outcome.get("started_at"),
         durations=outcome.get("durations") or {},
+        command=tuple(map(str, outcome.get("command") or ())),
+        env=outcome.get("env") or {},
         **common,
     )
 

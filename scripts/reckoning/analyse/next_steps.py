@@ -45,11 +45,17 @@ def _blocks(results: Results) -> Iterator[dict[str, Any]]:
     elif len(blocks) < MINIMUM_LAUNCHES:
         lacking = MINIMUM_LAUNCHES - len(blocks)
         text = (
-            f"Run {lacking} more block{'s' if lacking > 1 else ''}: {MINIMUM_LAUNCHES} are the minimum for an interval."
+            f"Run {lacking} more block{'s' if lacking > 1 else ''}{_how(results, MINIMUM_LAUNCHES)}: "
+            f"{MINIMUM_LAUNCHES} are the minimum for an interval."
         )
         yield _step("blocks", text, "The first intervals and verdicts.", per_block * lacking if per_block else None)
     else:
         yield from _more_blocks(results, per_block, more=2)
+
+
+def _how(results: Results, blocks: int) -> str:
+    """Return the option that gives so many blocks; a table of the user's own has no workflow behind it."""
+    return f" (--config blocks={blocks})" if results.design.blocks else ""
 
 
 def _more_blocks(results: Results, per_block: float | None, more: int) -> Iterator[dict[str, Any]]:
@@ -66,7 +72,9 @@ def _more_blocks(results: Results, per_block: float | None, more: int) -> Iterat
     later = float(np.median([o.half_width(more, design.confidence) for o in undecided]))
     settled = [o for o in undecided if o.decided(more, design.confidence, design.equivalence_margin)]
     cost = per_block * more if per_block else None
-    text = f"Run {more} more blocks." + (f" They cost about {hours(cost / 3600)}." if cost else "")
+    text = f"Run {more} more blocks{_how(results, (design.blocks or 0) + more)}." + (
+        f" They cost about {hours(cost / 3600)}." if cost else ""
+    )
     buys = (
         f"The median interval of the {len(undecided)} open comparisons narrows from \u00b1{percent(now)} "
         f"to \u00b1{percent(later)}"

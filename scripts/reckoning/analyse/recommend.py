@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 from reckoning.analyse.compare import Contrast
 from reckoning.analyse.design import Arm
+from reckoning.analyse.evidence import Launch
 from reckoning.analyse.results import Results
 from reckoning.analyse.winners import Winner
 from reckoning.analyse.words import interval, list_of, percent, ratio_range
 
+OF_A_LAUNCH = ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "PYTHONUNBUFFERED")  # set for measuring, not for serving
 USES = {"latency": "interactive serving", "throughput": "batch generation"}
 
 
@@ -19,14 +22,21 @@ def recommendations(results: Results) -> list[dict[str, Any]]:
     return [_recommend(results, winner) for winner in results.winners]
 
 
-def command_line(arm: Arm) -> str | None:
-    """Return the launch as one shell line: environment, then the command with a usual interpreter and port."""
+def command_line(arm: Arm, launches: Iterable[Launch]) -> str | None:
+    """Return the launch as one shell line: environment, then the command, with a usual port.
+
+    Once the arm has run these are the interpreter, the patched packages and the variables that it ran with.
+    """
     if not arm.command:
         return None
-    filled = [part.replace("{python}", "python").replace("{port}", "30000") for part in arm.command]
+    measured = next((launch for launch in launches if launch.arm == arm.slug and launch.status == "ok"), None)
+    python, env = "python", {name: value for name, value in arm.env.items() if value is not None}
+    if measured is not None and "{python}" in arm.command[: len(measured.command)]:
+        python = measured.command[arm.command.index("{python}")]
+        env = {name: value for name, value in measured.env.items() if name not in OF_A_LAUNCH}
+    filled = [part.replace("{python}", python).replace("{port}", "30000") for part in arm.command]
     filled = _without_placeholder(filled, "{nccl_port}")
-    env = [f"{name}={shlex.quote(str(value))}" for name, value in arm.env.items() if value is not None]
-    return " ".join([*env, shlex.join(filled)])
+    return " ".join([*(f"{name}={shlex.quote(str(value))}" for name, value in env.items()), shlex.join(filled)])
 
 
 def _without_placeholder(parts: list[str], placeholder: str) -> list[str]:
@@ -59,7 +69,7 @@ def _recommend(results: Results, winner: Winner) -> dict[str, Any]:
         "concurrency": winner.cell.concurrency,
         "arm": winner.arm,
         "name": design.name(winner.arm),
-        "command": command_line(design.arm(winner.arm)),
+        "command": command_line(design.arm(winner.arm), results.evidence.launches),
         "estimate": found.estimate,
         "low": found.low,
         "high": found.high,

@@ -161,7 +161,7 @@ def _write_launch(  # noqa: PLR0917
                 "stop_s": 5.0,
                 "total_s": clock + 5,
             },
-            "command": _command(arm),
+            "command": [part.replace("{python}", "python").replace("{port}", "30000") for part in _command(arm)],
             "env": {},
             "port": 30000,
             "pid": None,

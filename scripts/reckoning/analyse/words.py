@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from reckoning.rounding import decimals_of_interval, fixed
+
 
 def list_of(items: Iterable[str], last: str = "and") -> str:
     """Return `a, b and c`."""
@@ -15,16 +17,13 @@ def list_of(items: Iterable[str], last: str = "and") -> str:
 
 
 def number(value: float, low: float | None = None, high: float | None = None) -> str:
-    """Return a value with the digits that its interval bears out: two figures of the half width, else three figures."""
+    """Return a value, or an end of its interval, with the digits that the interval bears out; else three figures."""
     if not math.isfinite(value):
         return "unknown"
-    digits = 3
     if low is not None and high is not None and high > low:
-        half = (high - low) / 2
-        places = 1 - math.floor(math.log10(half))
-        magnitude = math.floor(math.log10(abs(value))) if value else 0
-        digits = min(6, max(2, magnitude + places + 1))
-    places = max(0, digits - 1 - (math.floor(math.log10(abs(value))) if value else 0))
+        middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
+        return fixed(value, decimals_of_interval(middle, low, high))
+    places = max(0, 2 - (math.floor(math.log10(abs(value))) if value else 0))
     return f"{value:.{min(places, 6)}f}"
 
 

@@ -14,6 +14,7 @@ from reckoning.report.provenance import provenance_of
 from reckoning.report.quantities import count, duration, estimate, exact, finite, interval, percent, with_interval
 
 HEADLINES = 6
+FAILURES = 3  # arms that failed, at the top beside the HEADLINES
 # The first of each kind goes to the top of the page: what decides a deployment, then what explains it.
 HEADLINE_KINDS = (
     "winner-throughput",
@@ -181,11 +182,17 @@ def headlines_of(findings: Mapping[str, Any]) -> tuple[list[dict[str, str]], lis
     """Return the findings for the top of the page (one of a kind, the winners of every workload) and all others."""
     ranked = sorted(findings.get("findings") or [], key=lambda one: one.get("rank") or 0)
     top = [one for one in ranked if str(one.get("kind")).startswith("winner-")]
+    top += [one for one in ranked if _could_not_run(one)][:FAILURES]
     for kind in HEADLINE_KINDS:
         first = next((one for one in ranked if one.get("kind") == kind), None)
-        if first is not None and first not in top and len(top) < HEADLINES:
+        if first is not None and first not in top and len(top) < HEADLINES + FAILURES:
             top.append(first)
     return [_headline(one) for one in top], [_headline(one) for one in ranked if one not in top]
+
+
+def _could_not_run(one: Mapping[str, Any]) -> bool:
+    """Whether an arm was started and failed, which the plan did not foresee: a rejected one is no news."""
+    return one.get("kind") == "failed-arm" and one.get("verdict") == "failed"
 
 
 def _headline(one: Mapping[str, Any]) -> dict[str, str]:

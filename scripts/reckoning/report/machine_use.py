@@ -15,7 +15,8 @@ from reckoning.report.quantities import exact
 from reckoning.report.tables import Table, table
 
 # Codes of the launcher's findings that this chapter prints. The power limit has a column of the table.
-CODES = frozenset({"gpu-throttled", "gpu-telemetry", "telemetry-incomplete"})
+CODES = frozenset({"gpu-throttled", "host-busy", "gpu-telemetry", "telemetry-incomplete"})
+DISTURBED = {"gpu-throttled": "GPU slowed down", "host-busy": "other programs busy"}
 
 
 def gpu_table(found: Results, cast: Cast) -> Table:
@@ -112,8 +113,9 @@ def launch_notes(found: Results) -> list[dict[str, Any]]:
 
 
 def slowed(outcome: Mapping[str, Any]) -> str:
-    """Return a word for the run order when a GPU of the launch was slowed by heat or hardware, else nothing."""
-    return "GPU slowed down" if any(one.get("code") == "gpu-throttled" for one in _findings(outcome)) else ""
+    """Return words for the run order when a GPU of the launch was slowed, or others used the host, else nothing."""
+    codes = {one.get("code") for one in _findings(outcome)}
+    return ", ".join(words for code, words in DISTURBED.items() if code in codes)
 
 
 def why_no_heat_map(found: Results) -> str:

@@ -57,10 +57,14 @@ def _recommendations(content: Mapping[str, Any]) -> list[str]:
 
 
 def _arms(content: Mapping[str, Any]) -> list[str]:
-    rows = [
-        (arm.label, arm.status_words, arm.launches, f"{arm.reason} {arm.remedy}".strip()) for arm in content["arms"]
-    ]
+    rows = [(arm.label, arm.status_words, arm.launches, _reason(arm)) for arm in content["arms"]]
     return ["## What ran", "", *_table(("arm", "outcome", "launches ok", "reason"), rows), ""] if rows else []
+
+
+def _reason(arm: Any) -> str:
+    """Return why an arm did not run and what to do, as sentences of their own."""
+    parts = (arm.reason, f"Remedy: {arm.remedy}" if arm.remedy else "")
+    return " ".join(part if part.endswith((".", "!", "?")) else f"{part}." for part in parts if part)
 
 
 def _peaks(content: Mapping[str, Any]) -> list[str]:

@@ -1,8 +1,7 @@
 """Numbers as a reader needs them: digits from the precision of the interval, units beside them, never `nan`.
 
-The last digit printed is the one that the interval's half-width still supports (two digits of the half-width while its
-first digit is 1 or 2, else one, as the Guide to the Expression of Uncertainty in Measurement, 7.2.6, advises).
-Without an interval there is no evidence for a precision: three significant digits.
+Digits are those of `reckoning.rounding`. Without an interval there is no evidence for a precision: three significant
+digits.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from reckoning.rounding import THIN, decimals_of_interval, fixed
+
 UNKNOWN = "–"
-THIN = "\u202f"
 
 
 def finite(value: Any) -> float | None:
@@ -19,35 +19,6 @@ def finite(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
-
-
-def decimals_for(half_width: float) -> int:
-    """Return the decimal places that an interval of this half-width supports; negative: tens, hundreds."""
-    if not half_width > 0 or not math.isfinite(half_width):
-        return 0
-    exponent = math.floor(math.log10(half_width))
-    first_digit = half_width / 10**exponent
-    return -exponent + (1 if first_digit < 3 else 0)
-
-
-def fixed(value: float, decimals: int) -> str:
-    """Return `value` rounded to `decimals` places (negative: to tens, hundreds), with thin spaces from 10 000 on."""
-    if abs(value) >= 1e15:
-        return f"{value:.3g}"
-    rounded = round(value, decimals)
-    text = f"{rounded:.{max(decimals, 0)}f}"
-    if float(text) == 0:
-        text = text.lstrip("-")
-    whole, _, fraction = text.partition(".")
-    digits = whole.lstrip("-")
-    if len(digits) >= 5:
-        groups = []
-        while digits:
-            groups.insert(0, digits[-3:])
-            digits = digits[:-3]
-        whole = ("-" if whole.startswith("-") else "") + THIN.join(groups)
-    text = f"{whole}.{fraction}" if fraction else whole
-    return text.replace("-", "\u2212", 1) if text.startswith("-") else text
 
 
 def significant(value: Any, digits: int = 3) -> str:
@@ -77,7 +48,7 @@ def estimate(value: Any, low: Any = None, high: Any = None) -> str:
         return UNKNOWN
     if bottom is None or top is None or not top > bottom:
         return significant(number)
-    return fixed(number, _shown_decimals(number, bottom, top))
+    return fixed(number, decimals_of_interval(number, bottom, top))
 
 
 def interval(value: Any, low: Any, high: Any) -> str:
@@ -88,7 +59,7 @@ def interval(value: Any, low: Any, high: Any) -> str:
     if not top > bottom:
         return f"[{significant(bottom)}, {significant(top)}]"
     middle = (bottom + top) / 2 if number is None else number
-    decimals = _shown_decimals(middle, bottom, top)
+    decimals = decimals_of_interval(middle, bottom, top)
     return f"[{fixed(bottom, decimals)}, {fixed(top, decimals)}]"
 
 
@@ -100,15 +71,6 @@ def with_interval(value: Any, low: Any, high: Any, unit: str = "") -> str:
     joined = f"{number}{unit}" if unit in ("×", "%") else f"{number} {unit}".rstrip()
     span = interval(value, low, high)
     return f"{joined} {span}" if span else joined
-
-
-def _shown_decimals(value: float, low: float, high: float) -> int:
-    # On the log scale intervals are lopsided: the nearer end says what the value's digits are worth.
-    nearer = min(value - low, high - value)
-    decimals = decimals_for(nearer if nearer > 0 else (high - low) / 2)
-    size = math.floor(math.log10(max(abs(value), abs(low), abs(high)))) if value or low or high else 0
-    # An interval wider than its value still needs one digit of the value; a very tight one stops at five.
-    return max(min(decimals, 4 - size), -size)
 
 
 def p_value(value: Any) -> str:

@@ -62,7 +62,7 @@ def _arm_row(arm: Mapping[str, Any], results: Results, config: str | None) -> Ar
         reason=str(arm.get("reason") or ""),
         remedy=str(arm.get("remedy") or ""),
         launches=f"{launches.get('ok') or 0} of {planned}" if planned else "none",
-        command=shell_lines(arm.get("command") or []),
+        command=shell_lines(arm.get("command_line") or arm.get("command") or []),
         rerun=rerun_command(results, slug, config) if planned else None,
         failures=grouped_failures(arm.get("failures") or []),
     )

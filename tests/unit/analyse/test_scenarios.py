@@ -201,7 +201,9 @@ class TestPartialData:
         assert {c["verdict"] for c in findings["contrasts"]} == {"single-run"}
         assert all(e["low"] is None and e["estimate"] is not None for e in findings["estimates"])
         assert all(r["certainty"] == "single-run" for r in findings["recommendations"])
-        assert findings["next"][0]["text"] == "Run 2 more blocks: 3 are the minimum for an interval."
+        assert (
+            findings["next"][0]["text"] == "Run 2 more blocks (--config blocks=3): 3 are the minimum for an interval."
+        )
 
     def test_two_blocks_give_no_interval(self, analysed):
         _, findings, _ = analysed("two-blocks")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reckoning.report import quantities as q
+from reckoning.rounding import decimals_for
 
 THIN = "\u202f"
 
@@ -33,11 +34,11 @@ def test_digits_follow_from_the_interval(value, low, high, text):
 
 def test_uncertainty_keeps_two_digits_while_its_first_is_one_or_two():
     # Guide to the Expression of Uncertainty in Measurement, 7.2.6: m = (100.02147 g, u = 0.35 mg) is printed 100.02147.
-    assert q.decimals_for(0.00035) == 4
-    assert q.decimals_for(0.00025) == 5
-    assert q.decimals_for(2.9) == 1
-    assert q.decimals_for(3.1) == 0
-    assert q.decimals_for(41) == -1
+    assert decimals_for(0.00035) == 4
+    assert decimals_for(0.00025) == 5
+    assert decimals_for(2.9) == 1
+    assert decimals_for(3.1) == 0
+    assert decimals_for(41) == -1
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,6 @@ def test_what_is_printed_lies_within_a_tenth_of_the_half_width(value, relative):
     low, high = value * (1 - relative), value * (1 + relative)
     printed = float(q.estimate(value, low, high).replace(THIN, ""))
     half_width = (high - low) / 2
-    unit = 10.0 ** -q.decimals_for(half_width)
+    unit = 10.0 ** -decimals_for(half_width)
     widest = max(unit, 10.0 ** (math.floor(math.log10(high)) - 4)) / 2
     assert abs(printed - value) <= widest * 1.0001
