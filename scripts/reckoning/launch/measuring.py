@@ -75,7 +75,7 @@ def measure(
         hooks.speak.of_load(event)
         if event["event"] == "point-end":
             hooks.keep(event["entry"])
-            refused = "http-status" in str(event["entry"]["reason"]) or _refusals(event["entry"]) > 0
+            refused = event["refused"]
         elif event["event"] == "point-start" and refused:
             hooks.after_refusal()
 
@@ -117,10 +117,6 @@ def target_of(plan: Mapping[str, Any], endpoint: Endpoint, served_name: str, ser
         kind="sglang" if server_info else "openai",
         api_key=endpoint.api_key,
     )
-
-
-def _refusals(entry: Mapping[str, Any]) -> int:
-    return entry["requests"]["by_class"].get("http-status", 0)
 
 
 def warmup_seconds(requests: pd.DataFrame) -> float | None:

@@ -63,7 +63,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 class PointProblem(Exception):
-    """Why one point could not be measured; it becomes the point's `reason`."""
+    """Why one point could not be measured; it becomes the point's `reason`. `refused`: the server lives and said no."""
+
+    def __init__(self, reason: str, refused: bool = False) -> None:
+        super().__init__(reason)
+        self.refused = refused
 
 
 def measure_points(
@@ -140,7 +144,7 @@ class _Session:
             self.progress({"event": kind, "done": done, "elapsed_s": elapsed_s, "reason": None, **event, **more})
 
         tell("point-start", 0, 0.0)
-        began = time.monotonic()
+        began, refused = time.monotonic(), False
         try:
             self._dead = self._dead or self.alive()
             if self._dead is not None:
@@ -148,10 +152,12 @@ class _Session:
             entry = self._measure(point, lambda done, elapsed_s: tell("point-progress", done, elapsed_s))
         except (PointProblem, WorkloadError, ServerError, TooFewDescriptors) as problem:
             entry = blank_point(point) | {"status": "failed", "reason": str(problem)}
+            refused = isinstance(problem, PointProblem) and problem.refused
         entry["position"] = position
         self.points.append(entry)
-        done = sum(entry["requests"]["by_class"].values())
-        tell("point-end", done, time.monotonic() - began, **{"reason": entry["reason"], "entry": entry})
+        by_class = entry["requests"]["by_class"]
+        more = {"reason": entry["reason"], "entry": entry, "refused": refused or by_class.get("http-status", 0) > 0}
+        tell("point-end", sum(by_class.values()), time.monotonic() - began, **more)
 
     def _measure(self, point: Mapping[str, Any], tell: Callable[[int, float], None]) -> dict[str, Any]:
         name = point["workload"]
@@ -244,7 +250,8 @@ class _Session:
         if run.dead is not None:
             raise PointProblem(run.dead)
         if not any(answer.outcome == "ok" for answer in answers):
-            raise PointProblem(f"warm-up: {_why_none(answers)}")
+            refused = any(answer.outcome == "http-status" for answer in answers)
+            raise PointProblem(f"warm-up: {_why_none(answers)}", refused)
         self._warm.add(level)
 
     def _prepare(self, workload: Mapping[str, Any]) -> dict[str, Any]:
