@@ -1,8 +1,12 @@
 """The steady window and what is counted inside it."""
 
+from array import array
+
 import numpy as np
 import pytest
 
+from reckoning.load.answers import Answer
+from reckoning.load.records import chunks_of
 from reckoning.load.window import (
     Interval,
     Window,
@@ -79,3 +83,12 @@ def test_peak_counts_tokens_not_chunks() -> None:
     """CASE 34: 4 tokens every 40 ms are 100 a second at least once, although there are 25 chunks."""
     assert peak_tokens_per_s(np.arange(100) * 40_000_000, np.full(100, 4)) == 100.0
     assert peak_tokens_per_s(np.array([]), np.array([])) is None
+
+
+def test_tokens_whose_chunk_is_unknown_are_spread_and_answers_without_a_count_left_out() -> None:
+    told = Answer("ok", chunk_ns=array("q", [1, 2]), output_tokens=5, chunk_tokens=[1, 4])
+    untold = Answer("ok", chunk_ns=array("q", [3, 4, 5]), output_tokens=10)
+    unknown = Answer("ok", chunk_ns=array("q", [6]))
+    times, tokens = chunks_of([told, unknown, untold])
+    assert (times.tolist(), tokens.tolist()) == ([1, 2, 3, 4, 5], [1, 4, 3, 3, 4])
+    assert [len(part) for part in chunks_of([])] == [0, 0]
