@@ -6,10 +6,11 @@ The truth server (truth_server.c) sends the first token 100 ms after a request a
 10 ms or four every 25 ms, 257 in all. The client is pinned to one core, the server to another. Results are appended to
 `--results` as JSON lines, so that a run can be taken in pieces; `--document FILE` puts the table between its markers.
 
-CPU time per event is a slope: each client runs twice at each level, with one request per stream and with `--rounds`
-more, and the difference in CPU time (whole process with its children, parsing included) is divided by the difference
-in events. What a client needs to start, or for its first requests, is in neither. `floor` rows are a C program that
-only reads (floor_client.c): what the kernel alone takes on this machine.
+CPU time per event is a slope: each client runs three times at each level, with one request per stream, with several
+and with one again; the mean CPU time of the short runs is taken from the long one's (whole process with its children,
+parsing included) and the rest divided by the difference in events. What a client needs to start, or for its first
+requests, is in neither. `floor` rows are a C program that only reads (floor_client.c): what the kernel alone takes on
+this machine.
 """
 
 from __future__ import annotations

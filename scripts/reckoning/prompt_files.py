@@ -28,6 +28,11 @@ class Text:
     output_tokens: int | None = None
 
 
+def read_file(kind: str, path: Path, text_field: str | None, at_most: int | None = None) -> list[Text]:
+    """Return the prompts of a workload of kind `prompts` or `jsonl`; of JSON lines the first `at_most`."""
+    return read_prompts(path) if kind == "prompts" else read_jsonl(path, text_field or "prompt", at_most)
+
+
 def read_prompts(path: Path) -> list[Text]:
     """Return the prompts of a YAML file; WorkloadError names the file and everything that is wrong with it."""
     try:

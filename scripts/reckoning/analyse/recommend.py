@@ -12,8 +12,8 @@ from reckoning.analyse.evidence import Launch
 from reckoning.analyse.results import Results
 from reckoning.analyse.winners import Winner
 from reckoning.analyse.words import interval, list_of, percent, ratio_range
+from reckoning.launch.command import SETTINGS_OF_OURS
 
-OF_A_LAUNCH = ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "PYTHONUNBUFFERED")  # set for measuring, not for serving
 USES = {"latency": "interactive serving", "throughput": "batch generation"}
 
 
@@ -33,7 +33,7 @@ def command_line(arm: Arm, launches: Iterable[Launch]) -> str | None:
     python, env = "python", {name: value for name, value in arm.env.items() if value is not None}
     if measured is not None and "{python}" in arm.command[: len(measured.command)]:
         python = measured.command[arm.command.index("{python}")]
-        env = {name: value for name, value in measured.env.items() if name not in OF_A_LAUNCH}
+        env = {name: value for name, value in measured.env.items() if name not in SETTINGS_OF_OURS}
     filled = [part.replace("{python}", python).replace("{port}", "30000") for part in arm.command]
     filled = _without_placeholder(filled, "{nccl_port}")
     return " ".join([*(f"{name}={shlex.quote(str(value))}" for name, value in env.items()), shlex.join(filled)])

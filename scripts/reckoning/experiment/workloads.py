@@ -10,7 +10,7 @@ from reckoning.experiment.arms import Report
 from reckoning.experiment.names import slug
 from reckoning.experiment.places import find
 from reckoning.experiment.shapes import Workload
-from reckoning.prompt_files import WorkloadError, read_jsonl, read_prompts
+from reckoning.prompt_files import WorkloadError, read_file
 
 JSONL_LINES_CHECKED = 2000  # the rest when it is measured: every job plans again, and a data set can be long
 
@@ -56,10 +56,7 @@ def _check_file(path: tuple[str, ...], raw: Mapping[str, Any], report: Report) -
         report(here, raw["file"], "there is no such file", "correct the path (it is relative to the repository)")
     else:
         try:
-            if raw["kind"] == "prompts":
-                read_prompts(found)
-            else:
-                read_jsonl(found, raw["text_field"] or "prompt", at_most=JSONL_LINES_CHECKED)
+            read_file(raw["kind"], found, raw["text_field"], JSONL_LINES_CHECKED)
         except (WorkloadError, OSError) as error:
             report(here, raw["file"], f"the file cannot be used: {error}", "correct it; resources/prompts has examples")
 

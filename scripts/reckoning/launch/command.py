@@ -80,6 +80,9 @@ def server_environment(
     return ServerEnvironment(passed | set_by_us, set_by_us, left_out)
 
 
+SETTINGS_OF_OURS = ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "PYTHONUNBUFFERED")  # for measuring, not for serving
+
+
 def settings_of_ours(scratch: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return variables that every launch gets: a scratch folder, which is removed afterwards, and unbuffered output.
 
@@ -90,7 +93,7 @@ def settings_of_ours(scratch: Path, inherited: Mapping[str, str]) -> dict[str, s
     except (KeyError, OSError):
         user = str(os.getuid())
     cache = inherited.get("TORCHINDUCTOR_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"torchinductor_{user}")
-    return {"TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": cache, "PYTHONUNBUFFERED": "1"}
+    return dict(zip(SETTINGS_OF_OURS, (str(scratch), cache, "1"), strict=True))
 
 
 def overlay_entry(engine: Mapping[str, Any], arm: str) -> Mapping[str, Any] | None:

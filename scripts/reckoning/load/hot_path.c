@@ -456,7 +456,7 @@ static int usual_event(struct text *t, struct event *event) {
 struct response { /* responses.RESPONSE; begins and ends are places in `raw`, -1 for none */
     int64_t head;   /* bytes of its head; 0: the response is not usual, and nothing else is known of it */
     int64_t chunks; /* in `chunk_ns` and `chunk_counts`, behind those of the responses before */
-    int64_t total, with_text, first_content_ns; /* of the first and the last -1: unknown */
+    int64_t total, with_text, first_content_ns; /* total, first_content_ns: -1 where unknown */
     int64_t done;                               /* whether there was a [DONE] */
     int64_t usage_begin, usage_end;             /* the last event with a usage */
     int64_t reason_begin, reason_end;           /* the last finish_reason */
@@ -521,7 +521,7 @@ static int take_apart(const uint8_t *raw, int64_t begin, int64_t end, const int6
 }
 
 /* Understand responses that lie one behind the other in `raw`; number n has the reads bounds[n] to bounds[n + 1]. `texts` has
- * room for `length` bytes. */
+ * room for as many bytes as `raw` holds. */
 void understand(const uint8_t *raw, const int64_t *sizes, const int64_t *stamps, const int64_t *bounds, int64_t count,
                 struct response *responses, int64_t *chunk_ns, int64_t *chunk_counts, int64_t most_chunks, uint8_t *texts) {
     struct chunks chunks = {chunk_ns, chunk_counts, 0, most_chunks};

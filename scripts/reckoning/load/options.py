@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .prompts import KINDS, WorkloadError, read_texts
+from .prompts import KINDS, OF_A_FILE, WorkloadError, texts_of_file
 
 OWN_PROMPTS = Path(__file__).resolve().parents[3] / "resources" / "prompts" / "chat.yaml"
-OF_TOKENS = ("random", "long-context")  # workloads that are made of tokens, not read from a file
 RESULTS = ("points.json", "requests.parquet")
 USAGES = ("every-chunk", "at-end", "none")
 
@@ -135,7 +134,7 @@ def _number_faults(options: argparse.Namespace) -> Iterator[str]:
 
 def _workload_faults(options: argparse.Namespace) -> Iterator[str]:
     kind = options.workload
-    if kind in OF_TOKENS:
+    if kind not in OF_A_FILE:
         if options.input_tokens is None:
             yield f"--workload {kind} needs --input-tokens"
         if options.file:
@@ -147,17 +146,13 @@ def _workload_faults(options: argparse.Namespace) -> Iterator[str]:
             yield "--workload jsonl needs --file"
         else:
             try:
-                read_texts(_file_keys(options), "chat", _no_tokenizer, options.seed)
+                texts_of_file(_file_keys(options))
             except (WorkloadError, OSError) as error:
                 yield f"--file: {error}"
     if options.tokenizer is not None and not Path(options.tokenizer).exists():
         yield f"--tokenizer {options.tokenizer}: does not exist"
     if options.api_key_env is not None and not os.environ.get(options.api_key_env):
         yield f"--api-key-env {options.api_key_env}: this environment variable is not set"
-
-
-def _no_tokenizer() -> Any:
-    raise WorkloadError("no tokenizer is needed for a file")
 
 
 def _out_faults(options: argparse.Namespace) -> Iterator[str]:

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from reckoning.prompt_files import Text, WorkloadError, read_jsonl, read_prompts
+from reckoning.prompt_files import Text, WorkloadError, read_file
 
 from .exchange import Prompt
 
 KINDS = ("prompts", "random", "long-context", "jsonl")
+OF_A_FILE = ("prompts", "jsonl")
 ENDPOINTS = ("chat", "generate", "completions")
 
 
@@ -35,15 +36,18 @@ def read_texts(workload: Mapping[str, Any], endpoint: str, tokenizer: Callable[[
     `random` and `long-context` are drawn from `seed`, so every arm of an experiment gets the same prompts.
     """
     kind = workload.get("kind", "prompts")
-    if kind == "prompts":
-        return read_prompts(_file(workload))
-    if kind == "jsonl":
-        return read_jsonl(_file(workload), workload.get("text_field") or "prompt")
+    if kind in OF_A_FILE:
+        return texts_of_file(workload)
     if kind == "random":
         return _random_ids(workload, endpoint, tokenizer(), seed)
     if kind == "long-context":
         return _long_context(workload, endpoint, tokenizer(), seed)
     raise WorkloadError(f"workload kind {kind!r} is unknown: use one of {', '.join(KINDS)}")
+
+
+def texts_of_file(workload: Mapping[str, Any]) -> list[Text]:
+    """Return the prompts of a workload whose file holds them; WorkloadError says what is wrong with it."""
+    return read_file(workload.get("kind", "prompts"), _file(workload), workload.get("text_field"))
 
 
 def _file(workload: Mapping[str, Any]) -> Path:

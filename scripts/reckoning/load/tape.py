@@ -63,12 +63,11 @@ class Block(ctypes.Structure):
 
     def note(self, exchange: int, size: int, read_ns: int, kernel_ns: int) -> None:
         """Add the row of a read whose bytes stand at the end of `data` already."""
-        row = self.count
         _ROW.pack_into(
-            self._row_bytes, row * ROW.itemsize, self.position + self.used, read_ns, kernel_ns, exchange, size
+            self._row_bytes, self.count * ROW.itemsize, self.position + self.used, read_ns, kernel_ns, exchange, size
         )
         self.used += size
-        self.count = row + 1
+        self.count += 1
 
 
 @dataclass(frozen=True)

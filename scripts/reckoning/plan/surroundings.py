@@ -105,7 +105,7 @@ def longest_text(path: Path) -> int:
     try:
         entries = yaml.safe_load(text)
     except yaml.YAMLError:
-        return 0  # the load generator says what is wrong with it
+        return 0  # whoever reads the experiment says what is wrong with it
     listed = entries if isinstance(entries, list) else []
     texts = [str(entry.get("text", "")) if isinstance(entry, Mapping) else str(entry) for entry in listed]
     return max((len(item.encode()) for item in texts), default=0)
